@@ -21,6 +21,11 @@ _MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)
 _TOLERANT = "try:\n    pass\nexcept Exception:\n    __import__('traceback').print_exc()"
 
 
+def one_line(name: str) -> str:
+    """Return the name of a file, which may have several lines, in one."""
+    return " ".join(name.splitlines())
+
+
 def place(name: str, text: str, line: int) -> str:
     """Return where a line of a script is: "train.py:12" or "train.ipynb, cell 7, line 3".
 
@@ -28,7 +33,7 @@ def place(name: str, text: str, line: int) -> str:
         name: the script's file name.
         text: what ran.
     """
-    lines = text.split("\n")[:line]
+    name, lines = one_line(name), text.split("\n")[:line]
     for index in range(len(lines), 0, -1):
         mark = _MARK.fullmatch(lines[index - 1])
         if mark and mark[0].startswith(LINE):

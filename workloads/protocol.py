@@ -67,8 +67,8 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
-# Batches of the data for "training" or "validation", which follows, where TensorFlow does not know them; 0 if they
-# could not be counted.
+# Batches of the data for "training" or "validation", which follows, where TensorFlow does not know them, as far as they
+# were counted; 0 if that took too long.
 BATCHES_PREFIX = "batches:"
 # 1 if a script has caches, which its first epoch fills. If the baseline's has none, what filling takes longer than a
 # later epoch is spread over the ends of epochs.

@@ -15,9 +15,10 @@ from workloads.driver.job import Job
 from workloads.protocol import BATCHES_PREFIX
 from workloads.variants import BASELINE
 
-# A validation whose epoch does not end while it is measured: so many batches first, then more, up to about so long.
-_FEW_BATCHES, _VALIDATION_S = 8, 1.0
-# The batches of a validation of unknown length are counted for as long as this.
+# Of a validation whose epoch does not end while it is measured, a part of so many batches is timed, then larger ones
+# that are to take _LONG_S, until one has taken _ENOUGH_S.
+_FEW_BATCHES, _ENOUGH_S, _LONG_S = 8, 1.0, 2.0
+# The batches of a pipeline of unknown length are counted for as long as this.
 _LONGEST_COUNT_S = 30.0
 # An end of an epoch does not matter beside steps of which it is this share.
 _NO_MATTER = 0.001
@@ -85,9 +86,9 @@ def end_s(job: Job, call: Call, own: Sequence[Any], stride: int) -> float:
         return 0.0
     rest_s, taken_s = _second_end(job, call, own, stride, size := min(batches, _FEW_BATCHES))
     before_s, smaller = 0.0, 0
-    while size < batches and 0 < taken_s < (_VALIDATION_S if smaller else 2 * _VALIDATION_S):
+    while size < batches and 0 < taken_s < (_ENOUGH_S if smaller else _LONG_S):
         before_s, smaller = taken_s, size
-        size = min(batches, round(size * max(2.0, min(8.0, 2 * _VALIDATION_S / taken_s))))
+        size = min(batches, round(size * max(2.0, min(8.0, _LONG_S / taken_s))))
         _, taken_s = _second_end(job, call, own, stride, size)
     if size < batches:
         taken_s += (batches - size) * max(0.0, taken_s - before_s) / (size - smaller)
@@ -149,8 +150,13 @@ def counted_steps(job: Job, call: Call, seconds: float) -> int:
 
 
 def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str, most: float = math.inf) -> int:
-    """Return the batches of a pipeline of unknown length, counted once in a trial; 0 if that takes too long."""
-    known = job.results.metric(BASELINE, f"{BATCHES_PREFIX}{part}")
+    """Return the batches of a pipeline of unknown length, counted once in a trial; 0 if that takes too long.
+
+    Args:
+        most: no more than one beyond is counted.
+    """
+    name = f"{BATCHES_PREFIX}{part}"
+    known = job.results.metric(BASELINE, name)
     if known is not None:
         return int(known)
     count, began = 0, time.monotonic()
@@ -167,5 +173,5 @@ def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str, most: floa
             count = 0
             break
     if job.variant == BASELINE:
-        job.metric(f"{BATCHES_PREFIX}{part}", count)
+        job.metric(name, count)
     return count

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.cells import NOTEBOOK, tolerant
+from workloads.cells import NOTEBOOK, one_line, tolerant
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
 from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
@@ -130,8 +130,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
-    where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
-    where = " ".join(where.splitlines())  # a file may be called so
+    where = sites.where(found[0], found[1]) if found and found[1] else place or one_line(path.name)
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     to_try = advice(error, _folders) or ("" if place else _of_variables())
