@@ -18,8 +18,10 @@ RUNS = Path("runs")
 RATE_HZ = 10.0
 # Share of the machine's memory that a container may use.
 MEMORY_SHARE = 0.9
-# Limits of a container's /tmp and shared memory. NCCL needs more than the engine's default of 64 MiB.
+# A container's /tmp is in its memory: this share of it, but so many bytes at least.
+TMP_SHARE = 0.25
 TMP_BYTES = 2 << 30
+# Limit of a container's shared memory. NCCL needs more than the engine's default of 64 MiB.
 SHARED_MEMORY_BYTES = 1 << 30
 # What the local engine copies at most for a script, where it cannot show its folder read-only.
 COPIED_BYTES = 512 << 20

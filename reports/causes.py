@@ -49,6 +49,9 @@ def fix(finding: Finding | None) -> str:
         return "less work in on_epoch_end, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
         return "more samples per epoch, validation less often (validation_freq)"
+    if finding and "larger" in finding.facts:
+        times = numbers.ratio(finding.facts["larger"])
+        return f"a larger batch: alone, the model is {times} as fast with one"
     if rule and finding and finding.cause in _ANSWERED:
         return "no change that was tried helps"
     return WORDS[finding.cause].advice if finding else ""
@@ -62,6 +65,8 @@ def advice(finding: Finding | None) -> str:
         return f"first {fix(finding)}"
     if finding.remedy:
         return ""
+    if "larger" in finding.facts:
+        return fix(finding)
     if finding.refused:
         return f"{fix(finding)}, but not by a change of lines alone: {finding.refused.rstrip('.')}"
     return f"untested: {fix(finding)}"
@@ -73,6 +78,13 @@ def _epochs(finding: Finding) -> str:
     usual = "validation and a new iterator" if "validates" in finding.facts else "each makes a new iterator"
     what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else usual
     return f"Much time passes between epochs: {what}."
+
+
+def _launch(finding: Finding) -> str:
+    if "saved" not in finding.facts:
+        return "Steps are too small: the device waits for Python to start the next one."
+    saved = numbers.percent(finding.facts["saved"])
+    return f"The operations of a step are small, or wait for each other: several steps per call save only {saved}."
 
 
 def _input(finding: Finding) -> str:
@@ -182,7 +194,7 @@ WORDS: Mapping[Cause, Words] = {
         "Batches are copied to the device while it waits.", "send small types and prefetch to the device"
     ),
     Cause.LAUNCH: Words(
-        "Steps are too small: the device waits for Python to start the next one.",
+        _launch,
         "multiple steps per call, compiled with XLA",
     ),
     Cause.RECURRENT: Words(

@@ -239,6 +239,10 @@ def test_options_contain_only_supported_limits():
     unlimited = host_options(SPEC, replace(DAEMON, limits=frozenset(), selinux=True), identity, ())
     assert not limits.keys() & unlimited.keys()
     assert unlimited["security_opt"] == ["no-new-privileges", "label=disable"], "needed to read mounts"
+    large = host_options(replace(SPEC, memory_bytes=80 << 30), DAEMON, identity, ())
+    assert [options["tmpfs"]["/tmp"].rpartition("size=")[2] for options in (large, unlimited)] == [
+        str(20 << 30), str(2 << 30),
+    ], "for the checkpoints of large models"  # fmt: skip
     for kind, nodes, wanted in (
         ("toolkit", (), ("nvidia", ["GPU-a"])), ("cdi", ("nvidia.com/gpu=0",), ("cdi", ["nvidia.com/gpu=0"])),
     ):  # fmt: skip

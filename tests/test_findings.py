@@ -6,6 +6,7 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Metric, Run
+from reports import causes
 from reports.causes import explanation, fix
 from reports.messages import limit
 from tests.builders import BUSY_GPU, GpuLoad, VariantSpeed, run, taking
@@ -294,8 +295,22 @@ def test_little_idle_time_of_a_gpu_is_launch_only_if_a_larger_batch_confirms_it(
 
 
 @pytest.mark.parametrize(
+    ("calls_ms", "text", "tried"),
+    [(9.8, "several steps per call save only", "a larger batch: alone, the model is 3.64× as fast with one"),
+     (4, "waits for Python", "untested: multiple steps per call, compiled with XLA")],
+)  # fmt: skip
+def test_a_gpu_that_idles_between_the_kernels_of_a_step_needs_larger_batches(calls_ms, text, tried) -> None:
+    load = GpuLoad(util=40, power_w=400)
+    speeds = {name: replace(speed, load=load) for name, speed in BUSY.items()}
+    speeds |= {"batch:4": replace(taking(11), batch=128, load=load), "calls:10": taking(calls_ms)}
+    finding = first(run({"gpu0": speeds}, noise=0.0, min_accuracy=0))
+    assert finding.cause is Cause.LAUNCH and text in explanation(finding)
+    assert causes.advice(finding) == tried
+
+
+@pytest.mark.parametrize(
     ("elements", "larger_ms", "cause"),
-    [(1e8, 11, Cause.UPDATE), (1e8, 38, Cause.COMPUTE), (1e4, 11, Cause.COMPUTE)],
+    [(1e8, 11, Cause.UPDATE), (1e8, 38, Cause.COMPUTE), (1e4, 11, Cause.COMPUTE), (4e6, 11, Cause.COMPUTE)],
 )
 def test_an_update_of_a_large_variable_does_not_grow_with_the_batch(elements, larger_ms, cause) -> None:
     larger = {"batch:4": replace(taking(larger_ms), batch=128)}

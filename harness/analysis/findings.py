@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case
-from harness.analysis.step_time import batch_independent_share
+from harness.analysis.step_time import batch_independent_share, saved_by_calls_share
 from harness.analysis.trust import excess_over, impossible, not_learning
 from harness.analysis.utilisation import (
     clock_findings,
@@ -71,8 +71,9 @@ MIN_DETAIL_SHARE = 0.5
 DRAM_LIMIT = 0.6
 
 # An update is the cause if it takes this share of the step, and passes over its largest variable in it at this rate
-# at least (bytes/s): gradient, weight and two moments, read and written, of four bytes each.
-MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
+# at least (bytes/s; a GPU's memory is faster): gradient, weight and two moments, read and written, of four bytes each.
+MIN_UPDATE_SHARE, UPDATE_BYTES = 0.4, 28
+MIN_UPDATE_RATE, MIN_GPU_UPDATE_RATE = 1e9, 2e10
 
 # Small kernels, one after the other, take this share of the model's step at least whatever the batch.
 MIN_LOOP_SHARE = 0.5
@@ -154,6 +155,8 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
                 stages = _epoch_callbacks(case, time)
                 known_of = {"predicts": case.predicts, "validates": case.validates}
                 facts = {name: 1.0 for name, holds in known_of.items() if holds}
+            elif cause is Cause.LAUNCH:
+                facts = _within_steps(case, share.median)
             finding = case.finding(cause, share, *parts, facts=facts)
             # What several steps per call save on a GPU depends on how they fetch their batches.
             known = not (cause is Cause.LAUNCH and case.on_gpu)
@@ -169,6 +172,19 @@ def _smallest_launch(case: Case) -> float:
     """Return the smallest share of launch that is a finding; idle time of a GPU alone varies between readings."""
     confirmed = BATCH.among(case.variants) or CALLS.among(case.variants)
     return MIN_LAUNCH_SHARE if confirmed else CERTAIN_SHARE
+
+
+def _within_steps(case: Case, share: float) -> _Facts:
+    """Return what several steps per call save, as a share, and the speedup of a larger batch, if the first is little.
+
+    Then the device waits between the kernels of a step, not for Python between steps.
+    """
+    saved = saved_by_calls_share(case)
+    if saved is None or saved >= MIN_DETAIL_SHARE * share:
+        return {}
+    model = case.variants[MODEL_ONLY].throughput.median
+    gains = [case.variants[name].throughput.median / model for name in BATCH.among(case.variants)]
+    return {"saved": saved, "larger": max(gains, default=None)}
 
 
 def _confirmed(case: Case, parts: Sequence[Part]) -> bool:
@@ -354,7 +370,8 @@ def _update(case: Case, time: StepTime) -> Finding | None:
         return None
     launch, compute = time.share(Part.LAUNCH), time.share(Part.COMPUTE)
     share = min(compute, fixed * (compute + launch) - launch)
-    if share < MIN_UPDATE_SHARE or elements * UPDATE_BYTES < MIN_UPDATE_RATE * share * time.total.median:
+    rate = MIN_GPU_UPDATE_RATE if case.on_gpu else MIN_UPDATE_RATE
+    if share < MIN_UPDATE_SHARE or elements * UPDATE_BYTES < rate * share * time.total.median:
         return None
     known = replace(_share(time, Part.COMPUTE), median=share, low=share, high=share)
     found = case.finding(Cause.UPDATE, known, Part.COMPUTE, facts={"elements": elements})

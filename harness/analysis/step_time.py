@@ -353,6 +353,14 @@ def batch_independent_share(case: Case) -> float | None:
     return None if model is None or fixed is None else float(fixed[0] / model[0])
 
 
+def saved_by_calls_share(case: Case) -> float | None:
+    """Return the share of the model's step that several steps per call save; None if that was not measured."""
+    draws = _Draws(case)
+    model = draws.step(MODEL_ONLY)
+    saved = None if model is None else _saved_by_calls(case, draws, model)
+    return None if model is None or saved is None else float(saved[0] / model[0])
+
+
 def _batch_independent(case: Case, draws: _Draws, model: Floats) -> Floats | None:
     """Return the part of the model's step that does not grow with the batch (least-squares intercept)."""
     larger = BATCH.among(case.variants)

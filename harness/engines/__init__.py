@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.defaults import TMP_BYTES
 from harness.model.platform import EngineInfo, ImageInfo
 
 # Paths inside a container; the local engine replaces them with host paths.
@@ -60,7 +59,6 @@ class ContainerSpec:
         cpus: comma-separated numbers, "" for all.
         cpu_quota: limit in CPUs, e.g. 0.5; None for no limit.
         memory_bytes, pids: limits; None for the engine's default.
-        tmp_bytes: size limit of the container's /tmp, which is in memory.
         trial_id, run_id: used as labels.
         network: whether it has network access.
     """
@@ -77,7 +75,6 @@ class ContainerSpec:
     cpu_quota: float | None = None
     memory_bytes: int | None = None
     pids: int | None = 4096
-    tmp_bytes: int = TMP_BYTES
     gpu: GpuAccess | None = None
     network: bool = False
 

@@ -15,7 +15,7 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
-from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES
+from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES, TMP_BYTES, TMP_SHARE
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
@@ -86,7 +86,7 @@ def host_options(
         "security_opt": security,
         "userns_mode": identity.user_namespace or None,
         "mounts": [_api_mount(mount) for mount in mounts],
-        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={spec.tmp_bytes}"},  # noqa: S108
+        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={_tmp_bytes(spec)}"},  # noqa: S108
         "shm_size": SHARED_MEMORY_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         "devices": [f"{node}:{node}:rw" for node in nodes],
@@ -95,6 +95,11 @@ def host_options(
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "2"}),
         **settable,
     }
+
+
+def _tmp_bytes(spec: ContainerSpec) -> int:
+    """Return the size of /tmp: a script writes its checkpoints there, of large models on large machines."""
+    return max(TMP_BYTES, int((spec.memory_bytes or 0) * TMP_SHARE))
 
 
 def with_inner(mounts: Sequence[Mount], mounted: Collection[str]) -> tuple[Mount, ...]:

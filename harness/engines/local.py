@@ -35,7 +35,7 @@ from harness.untrusted import remove_tree
 
 WARNING = (
     "Engine: local. NOT ISOLATED: workloads run as plain processes, without containers. "
-    "To use containers, run: make engine"
+    "To use containers: --engine docker, which `make engine` installs."
 )
 UNPROTECTED = (
     "This system allows no namespaces: scripts run beside a copy of their folder, and absolute paths lead to your own "

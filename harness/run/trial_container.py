@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import workloads
-from harness.defaults import TMP_BYTES, Profile
+from harness.defaults import Profile
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
@@ -108,7 +108,6 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
         cpus=",".join(map(str, cpu_numbers(options.cpus))),
         cpu_quota=options.cpu_quota,
         memory_bytes=manifest.memory_limit_bytes,
-        tmp_bytes=TMP_BYTES,
         gpu=inputs.access.get(trial.device),
         network=options.network and trial.workload != MACHINE,
     )

@@ -25,6 +25,7 @@ SCORED = "model = made(metrics=['accuracy'])\nmodel.fit(x, y, batch_size=8)\n"
 CHECKPOINT = "keras.callbacks.ModelCheckpoint('saved/best.keras', save_freq=2)"
 # Name -> what stands after HEAD.
 PLACES = {
+    "a model frozen after it was compiled": "model = made()\nmodel.trainable = False\nmodel.fit(x, y, 8)\n",
     "main, with positional arguments and warnings as errors": (
         "import warnings\nwarnings.simplefilter('error')\ndef main():\n    try:\n        made().fit(x, y, 8, 1)\n"
         "    except Exception:\n        print('CAUGHT')\n    finally:\n        pass\n"

@@ -144,7 +144,8 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return f"{' and '.join(full) or 'Its folder'} is full. " + (
             "Use threads instead of processes, or fewer of them."
             if full == ["/dev/shm"]  # noqa: S108
-            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
+            else f"A script has {_gib(tempfile.gettempdir())} in /tmp, where it runs, with copies of the small files "
+            "beside it: write less."
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
@@ -215,6 +216,10 @@ def _free(folder: str) -> int:
     with suppress(OSError):
         return shutil.disk_usage(folder).free
     return _FULL
+
+
+def _gib(folder: str) -> str:
+    return f"{shutil.disk_usage(folder).total / 2**30:.1f} GiB"
 
 
 def _missing_program(error: BaseException) -> str:

@@ -37,7 +37,7 @@ from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
-# Bytes beside a script that are copied, of 2 GiB for all its variants.
+# Bytes beside a script that are copied, of at least 2 GiB for all its variants.
 _MOST_COPIED = 32 << 20
 # Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
 _NOT_READ = ("__pycache__", ".git")

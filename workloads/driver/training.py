@@ -524,8 +524,9 @@ def _report_variables(job: Job, model: Any) -> None:
     if not any(weights.values()):
         return
     job.metric(COMPUTE_BITS, max(weights, key=lambda bits: weights[bits]))
-    largest = max(model.trainable_variables, key=lambda each: math.prod(each.shape))
-    job.metric(f"{VARIABLE_PREFIX}{largest.path}", math.prod(largest.shape))
+    # None is trained if the model was frozen after it was compiled.
+    for largest in sorted(model.trainable_variables, key=lambda each: -math.prod(each.shape))[:1]:
+        job.metric(f"{VARIABLE_PREFIX}{largest.path}", math.prod(largest.shape))
     if job.gpu:
         for path, why in loops_of_kernels(model):
             job.metric(f"{RECURRENT_PREFIX}{path}: {why}", 1.0)
