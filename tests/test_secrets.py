@@ -6,6 +6,7 @@ import json
 import urllib.parse
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from harness.engines.container_settings import shown
@@ -144,7 +145,11 @@ def test_hidden_values_are_found_in_base64(user: str, end: str, encoding: Callab
     "encode",
     [bytes.hex, lambda each: each.hex(":").upper(), list, tuple, base64.b32encode, lambda each: each.decode().upper(),
      lambda each: "".join(f"%{byte:02X}" for byte in each), lambda each: list(each.decode()),
-     lambda each: "".join(f"\\u{byte:04x}" for byte in each)],
+     lambda each: "".join(f"\\u{byte:04x}" for byte in each), lambda each: each.hex(" ", 2),
+     lambda each: ",".join(map(hex, each)), lambda each: "{0X" + ", 0X".join(f"{byte:02X}" for byte in each) + "}",
+     lambda each: np.frombuffer(each, np.uint8), lambda each: np.frombuffer(each, np.uint8)[:, None],
+     lambda each: ".".join(f"{byte:03}" for byte in each), lambda each: json.dumps("\n".join(map(str, each))),
+     lambda each: " ".join(f"{byte:x}h" for byte in each)],
 )  # fmt: skip
 def test_hidden_values_are_found_byte_by_byte_and_in_capitals(encode: Callable[[bytes], object]) -> None:
     assert without(f"{encode(b'correct~?horse')}", ["correct~?horse"]).count("***") == 1

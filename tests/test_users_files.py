@@ -402,6 +402,23 @@ def test_what_links_lead_to_is_mounted_where_they_lead(tmp_path: Path) -> None:
     assert all(mount.read_only for mount in linked(home))
 
 
+def test_links_below_what_links_lead_to_are_followed_too(tmp_path: Path) -> None:
+    """And a script that is a link brings the modules beside the file that it leads to."""
+    home = write_files(tmp_path / "home", {"own.py": ""})
+    tmp_path.chmod(0o755)
+    for folder in ("store", "ssd/train", "real"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "real/train.py").touch()
+    (home / "data").symlink_to("../store")
+    (tmp_path / "store/train").symlink_to("../ssd/train")
+    (tmp_path / "store/back").symlink_to("../store")
+    (home / "train.py").symlink_to("../real/train.py")
+    places = {"/tfbench/store": tmp_path / "store", "/tfbench/ssd/train": tmp_path / "ssd/train"}
+    for script, more in (("own.py", "real/train.py"), ("train.py", "real")):
+        found = {mount.container: mount.host for mount in linked(home, home / script)}
+        assert found == places | {f"/tfbench/{more}": tmp_path / more}
+
+
 def test_file_systems_below_a_mount_are_read_only_too() -> None:
     mounts = (
         Mount(container=FILE_DIR, host=Path("/home/me")),

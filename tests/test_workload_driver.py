@@ -85,6 +85,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return execute
 
 
+@pytest.mark.parametrize("real", ["real", "home/inner"])
+def test_a_script_that_is_a_link_imports_from_where_it_leads(run: Run, tmp_path: Path, real: str) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / real).mkdir()
+    (tmp_path / real / "train.py").touch()
+    (tmp_path / real / "helper.py").write_text("UNITS = 7\n")
+    (tmp_path / "home/train.py").symlink_to(tmp_path / real / "train.py")
+    assert run("import helper\nseen['units'] = helper.UNITS\n")["units"] == 7
+
+
 def test_folders_beside_a_script_may_be_deep(run: Run, tmp_path: Path) -> None:
     deep = tmp_path / "home" / ("d/" * 1200)
     subprocess.run(["mkdir", "-p", deep], check=True)

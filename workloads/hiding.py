@@ -7,6 +7,7 @@ import functools
 import html
 import json
 import math
+import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 
@@ -18,8 +19,9 @@ SHORTEST, SHORTEST_OTHER = 4, 8
 _LONGEST_ENCODED = 256
 # As JSON within JSON within a representation.
 _QUOTED_TIMES = 3
-# How bytes are written one by one, and what is between them.
-_BYTES = ("{:02x}", ("", ":", " ", "-")), ("{:d}", (", ", " ")), ("%{:02x}", ("",)), ("\\x{:02x}", ("",))
+# What is between bytes that are written one by one: signs, an end of a line that is quoted, and the start of a number.
+_BETWEEN_HEX, _BETWEEN_DECIMALS = (rf"(?:\\[nt]|[^0-9a-z]){{{least},8}}" for least in (0, 1))
+_BEFORE_HEX = "(?:0?x|u)?0{0,2}"
 # Of a text with both kinds of quotes, repr puts a backslash before "'", which of a part alone it may not.
 _BOTH = "\"'"
 _QUOTES: tuple[Callable[[str], str], ...] = (
@@ -43,8 +45,11 @@ _FINAL_QUOTES: tuple[Callable[[str], str], ...] = (
 
 def without(text: str, hidden: Iterable[str]) -> str:
     """Replace each of some texts, before a text is cut, because a part would not be found."""
-    for form in _forms(tuple(hidden)):
+    hidden = tuple(hidden)
+    for form in _forms(hidden):
         text = text.replace(form, HIDDEN)
+    for pattern in _byte_by_byte(hidden):
+        text = pattern.sub(HIDDEN, text)
     return text
 
 
@@ -52,11 +57,26 @@ def without(text: str, hidden: Iterable[str]) -> str:
 def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts as programs print them, longest first."""
     lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
-    encoded = (text for text in hidden if SHORTEST_OTHER <= len(text) <= _LONGEST_ENCODED)
     found = {form for line in lines for form in _quoted(line)} | {
-        form for text in encoded for form in _encoded(text) if len(form) >= SHORTEST_OTHER
+        form for text in _long(hidden) for form in _encoded(text) if len(form) >= SHORTEST_OTHER
     }
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def _long(hidden: Iterable[str]) -> Iterator[str]:
+    return (text for text in hidden if SHORTEST_OTHER <= len(text) <= _LONGEST_ENCODED)
+
+
+@functools.cache
+def _byte_by_byte(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters."""
+    patterns = []
+    for text in _long(hidden):
+        for numbers in {tuple(text.encode(errors="replace")), tuple(map(ord, text))}:
+            dump = f"h?{_BETWEEN_HEX}{_BEFORE_HEX}".join(f"{number:x}" for number in numbers)
+            decimals = f"{_BETWEEN_DECIMALS}0{{0,2}}".join(map(str, numbers))
+            patterns += [rf"{_BEFORE_HEX}{dump}h?", rf"(?<!\d)0{{0,2}}{decimals}(?!\d)"]
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
 
 
 def _quoted(line: str) -> set[str]:
@@ -73,12 +93,6 @@ def _encoded(text: str) -> Iterator[str]:
     yield from _in_base(content, base64.b64encode, 6)
     yield from _in_base(content, base64.urlsafe_b64encode, 6)
     yield from _in_base(content, base64.b32encode, 5)
-    for form, between in _BYTES:
-        for each in between:
-            written = each.join(map(form.format, content))
-            yield written
-            yield each.join(form.format(byte).upper().replace("X", "x") for byte in content)
-    yield "".join(f"\\u{ord(character):04x}" for character in text)
     yield from (between.join(text) for between in (" ", "', '"))
 
 

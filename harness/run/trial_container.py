@@ -76,7 +76,7 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
     places = {Path(mount.container) for mount in mounts}
-    mounts += (mount for mount in linked(entry.folder) if Path(mount.container) not in places)
+    mounts += (mount for mount in linked(entry.folder, entry.path) if Path(mount.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
     environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
@@ -128,27 +128,37 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
     )
 
 
-def linked(folder: Path) -> list[Mount]:
+def linked(folder: Path, script: Path | None = None) -> list[Mount]:
     """Return what links below a script's folder lead to outside of it, each at the place where its link leads.
 
-    Not what would hide a part of the container, such as the Python of a virtual environment.
+    Also links there, and, of a script that is a link, the folder it leads to, where Python finds modules. Not what
+    would hide a part of the container, such as the Python of a virtual environment.
     """
     found: dict[str, Mount] = {}
     root = Path(os.path.realpath(folder))
-    pending, left = [root], _MOST_ENTRIES
-    while pending and left > 0 and len(found) < _MOST_LINKS:
+    # Folders with their places in a container; those that links lead to come last, because data sets are large.
+    own: list[tuple[Path, Path]] = [(root, Path(FILE_DIR))]
+    others: list[tuple[Path, Path]] = []
+    left = _MOST_ENTRIES
+    while (pending := own or others) and left > 0 and len(found) < _MOST_LINKS:
+        within, inside = pending.pop(0)
         with suppress(OSError):  # gone, or closed
-            for entry in os.scandir(pending.pop(0)):
+            for entry in os.scandir(within):
                 left -= 1
                 path = Path(entry.path)
                 if entry.is_dir(follow_symlinks=False) and entry.name not in (".git", "__pycache__"):
-                    pending.append(path)
-                if entry.is_symlink() and _readable(path):
-                    host = Path(os.path.realpath(path))
-                    place = Path(os.path.normpath(FILE_DIR / path.parent.relative_to(root) / path.readlink()))
-                    around = host == root or root in host.parents or host in root.parents
-                    if not around and not _of_system(place):
-                        found[str(place)] = Mount(container=str(place), host=host)
+                    pending.append((path, inside / entry.name))
+                if not entry.is_symlink() or not _readable(path):
+                    continue
+                host = Path(os.path.realpath(path))
+                place = Path(os.path.normpath(inside / path.readlink()))
+                if script and path.samefile(script):
+                    host, place = host.parent, place.parent
+                around = host == root or root in host.parents or host in root.parents
+                if not around and not _of_system(place) and str(place) not in found:
+                    found[str(place)] = Mount(container=str(place), host=host)
+                    if host.is_dir():
+                        others.append((host, place))
     return [found[place] for place in sorted(found)][:_MOST_LINKS]
 
 

@@ -415,6 +415,13 @@ def _own(path: Any, *, whole: bool) -> None:
         return
 
 
+def _folder_of_modules(script: Script, folder: Path) -> str:
+    """Return where Python finds modules: beside the file that a script leads to, if the script is a link."""
+    source = Path(script.path)
+    real, root = Path(os.path.realpath(source)).parent, Path(os.path.realpath(source.parent))
+    return str(folder / real.relative_to(root) if real.is_relative_to(root) else real)
+
+
 def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
@@ -425,7 +432,7 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     folder = path.parents[script.depth]
-    sys.path[:0] = [str(folder)]
+    sys.path[:0] = [str(folder) if script.depth else _folder_of_modules(script, folder)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
         if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour
