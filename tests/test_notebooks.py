@@ -1,7 +1,9 @@
 import ast
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, s
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
 from tests.errors import user_error
-from workloads.cells import difference, place, tolerant
+from workloads.cells import as_cells, difference, place
+from workloads.driver import shell
 
 PATH = Path("train.ipynb")
 
@@ -200,13 +203,27 @@ def test_a_notebook_goes_on_after_a_cell_that_may_raise(capsys: pytest.CaptureFi
     }
     text = script_of(notebook("x = 1", raising, "z = 3"), Path("own.ipynb"))
     names: dict[str, Any] = {}
-    exec(compile(tolerant(ast.parse(text), text), "own.ipynb", "exec"), names)
+    exec(compile(as_cells(ast.parse(text), text), "own.ipynb", "exec"), names)
     assert [names[each] for each in "xyz"] == [1, 1, 3]
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert json.loads(notebook_of(text))["cells"][1]["metadata"] == raising["metadata"]
     other = text.replace(" raises-exception", "")
     with pytest.raises(ZeroDivisionError):
-        exec(compile(tolerant(ast.parse(other), other), "own.ipynb", "exec"), {})
+        exec(compile(as_cells(ast.parse(other), other), "own.ipynb", "exec"), {})
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_what_cells_have_shown_has_names_where_a_notebook_reads_them(
+    monkeypatch: pytest.MonkeyPatch, shows: bool
+) -> None:
+    after = ("x = [_, _1, __, Out[3]]",) if shows else ("for _ in range(2):\n    y = 1", "5", "x = 3")
+    text = script_of(notebook("1 + 1", "2 + 2;", "None\n3 + 3", "print()", *after), Path("own.ipynb"))
+    main = ModuleType("__main__")
+    main.__dict__.update(shell.NAMES)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(compile(as_cells(ast.parse(text), text), "own.ipynb", "exec"), main.__dict__)
+    assert main.x == ([6, 2, 2, 6] if shows else 3)
+    assert shows or main._ == 1, "a name of its own"
 
 
 def test_scripts_of_editors_and_exported_notebooks() -> None:

@@ -395,11 +395,11 @@ def test_what_links_lead_to_is_mounted_where_they_lead(tmp_path: Path) -> None:
         ("python", "/usr/bin/env"), ("root", "/"), ("driver", "../workloads"), ("etc", "../../etc"), ("tmp", "/tmp"),
     ):  # fmt: skip
         (home / name).symlink_to(target)
-    assert {mount.container: mount.host for mount in linked(home)} == {
+    assert {mount.container: mount.host for mount in linked({Path(FILE_DIR): home})} == {
         "/other/logs": other,
         str(other): other,
     }
-    assert all(mount.read_only for mount in linked(home))
+    assert all(mount.read_only for mount in linked({Path(FILE_DIR): home}))
 
 
 def test_links_below_what_links_lead_to_are_followed_too(tmp_path: Path) -> None:
@@ -415,8 +415,13 @@ def test_links_below_what_links_lead_to_are_followed_too(tmp_path: Path) -> None
     (home / "train.py").symlink_to("../real/train.py")
     places = {"/tfbench/store": tmp_path / "store", "/tfbench/ssd/train": tmp_path / "ssd/train"}
     for script, more in (("own.py", "real/train.py"), ("train.py", "real")):
-        found = {mount.container: mount.host for mount in linked(home, home / script)}
+        found = {mount.container: mount.host for mount in linked({Path(FILE_DIR): home}, home / script)}
         assert found == places | {f"/tfbench/{more}": tmp_path / more}
+    mounted = linked({Path(FILE_DIR): home, tmp_path / "store": tmp_path / "store"})
+    found = {mount.container: mount.host for mount in mounted}
+    assert found == places | {
+        str(tmp_path / "ssd/train"): tmp_path / "ssd/train", "/tfbench/real/train.py": tmp_path / "real/train.py",
+    }  # fmt: skip
 
 
 def test_file_systems_below_a_mount_are_read_only_too() -> None:

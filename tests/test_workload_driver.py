@@ -92,7 +92,10 @@ def test_a_script_that_is_a_link_imports_from_where_it_leads(run: Run, tmp_path:
     (tmp_path / real / "train.py").touch()
     (tmp_path / real / "helper.py").write_text("UNITS = 7\n")
     (tmp_path / "home/train.py").symlink_to(tmp_path / real / "train.py")
-    assert run("import helper\nseen['units'] = helper.UNITS\n")["units"] == 7
+    (tmp_path / "home/own.txt").touch()
+    text = "import helper, pathlib\nhere = pathlib.Path(__file__)\nseen['units'] = helper.UNITS\n"
+    text += "seen['beside'] = [(here.parent / 'own.txt').exists(), (here.resolve().parent / 'helper.py').exists()]\n"
+    assert run(text) == {"units": 7, "beside": [True, True]}
 
 
 def test_folders_beside_a_script_may_be_deep(run: Run, tmp_path: Path) -> None:

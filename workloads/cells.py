@@ -18,6 +18,9 @@ CELL, LINE, MARKDOWN = "# %% cell ", "# %% line ", "# %% [markdown]"
 PARAMETERS, RAISES = "parameters", "raises-exception"
 TAGS = (PARAMETERS, RAISES)
 _MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)")
+# Names of what cells have shown, and of the function that keeps it.
+_SHOWN = re.compile(r"_|__|___|_\d+|Out")
+SHOW = "__show__"
 _TOLERANT = "try:\n    pass\nexcept Exception:\n    __import__('traceback').print_exc()"
 
 
@@ -49,13 +52,27 @@ def tags(line: str) -> list[str]:
     return mark["tags"].split() if mark else []
 
 
-def tolerant(tree: ast.Module, text: str) -> ast.Module:
-    """Return a script whose cells with the tag for it may raise errors, after which it goes on."""
+def as_cells(tree: ast.Module, text: str) -> ast.Module:
+    """Return a script as a notebook runs its cells.
+
+    Those with the tag for it may raise errors, after which it goes on. Where the script reads `_` or `Out`, a call of
+    SHOW takes the last expression of each cell and the cell's number.
+    """
     lines, body = text.split("\n"), list[ast.stmt]()
     starts = [number for number, line in enumerate(lines, 1) if line.startswith(CELL)]
     by_cell = groupby(tree.body, lambda each: max((s for s in starts if s < each.lineno), default=0))
+    shows = any(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and _SHOWN.fullmatch(node.id)
+        for node in ast.walk(tree)
+    )
     for start, statements in by_cell:
         found = [*statements]
+        if start and shows and isinstance(last := found[-1], ast.Expr) and not _is_quiet(last, lines):
+            mark = _MARK.fullmatch(lines[start - 1])
+            number = ast.Constant(int(mark[1]) if mark else 0)
+            call = ast.Call(ast.Name(SHOW, ast.Load()), [last.value, number], [])
+            last.value = ast.copy_location(call, last)
+            ast.fix_missing_locations(last)
         if start and RAISES in tags(lines[start - 1]):
             (wrapped,) = ast.parse(_TOLERANT).body
             for node in ast.walk(wrapped):
@@ -65,6 +82,12 @@ def tolerant(tree: ast.Module, text: str) -> ast.Module:
         body += found
     tree.body = body
     return tree
+
+
+def _is_quiet(statement: ast.stmt, lines: list[str]) -> bool:
+    """Return whether a semicolon follows a statement."""
+    line = lines[(statement.end_lineno or 1) - 1].encode()
+    return line[statement.end_col_offset :].lstrip().startswith(b";")
 
 
 def cells(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -75,8 +75,11 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
+    # The engine's of a link is made where the link leads.
+    mounts = [mount for mount in mounts if not (mount.host.is_symlink() and _below(mount, mounts))]
     places = {Path(mount.container) for mount in mounts}
-    mounts += (mount for mount in linked(entry.folder, entry.path) if Path(mount.container) not in places)
+    folders = {Path(FILE_DIR): entry.folder, **{path: path for path in options.mounts if path.is_dir()}}
+    mounts += (mount for mount in linked(folders, entry.path) if Path(mount.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
     environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
@@ -128,16 +131,20 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
     )
 
 
-def linked(folder: Path, script: Path | None = None) -> list[Mount]:
-    """Return what links below a script's folder lead to outside of it, each at the place where its link leads.
+def _below(mount: Mount, others: Iterable[Mount]) -> bool:
+    return any(Path(each.container) in Path(mount.container).parents for each in others)
+
+
+def linked(folders: Mapping[Path, Path], script: Path | None = None) -> list[Mount]:
+    """Return what links below a container's folders lead to outside of them, each at the place where its link leads.
 
     Also links there, and, of a script that is a link, the folder it leads to, where Python finds modules. Not what
     would hide a part of the container, such as the Python of a virtual environment.
     """
     found: dict[str, Mount] = {}
-    root = Path(os.path.realpath(folder))
+    roots = {Path(os.path.realpath(host)) for host in folders.values()}
     # Folders with their places in a container; those that links lead to come last, because data sets are large.
-    own: list[tuple[Path, Path]] = [(root, Path(FILE_DIR))]
+    own = [(Path(os.path.realpath(host)), place) for place, host in folders.items()]
     others: list[tuple[Path, Path]] = []
     left = _MOST_ENTRIES
     while (pending := own or others) and left > 0 and len(found) < _MOST_LINKS:
@@ -154,8 +161,9 @@ def linked(folder: Path, script: Path | None = None) -> list[Mount]:
                 place = Path(os.path.normpath(inside / path.readlink()))
                 if script and path.samefile(script):
                     host, place = host.parent, place.parent
-                around = host == root or root in host.parents or host in root.parents
-                if not around and not _of_system(place) and str(place) not in found:
+                around = any(host in root.parents for root in roots)
+                there = any(each in (place, *place.parents) for each in folders)
+                if not around and not there and not _of_system(place) and str(place) not in found:
                     found[str(place)] = Mount(container=str(place), host=host)
                     if host.is_dir():
                         others.append((host, place))

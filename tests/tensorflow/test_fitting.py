@@ -53,6 +53,13 @@ OVERRIDING = "class Base(keras.callbacks.Callback):\n    on_batch_end = print\n"
 FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
 
 
+PRINTS = "callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=print)]"
+COUNT = "count = tf.Variable(1.0)\n"
+RESAMPLED = (
+    ".rejection_resample(lambda a, b: tf.cast(a[0] % 2, tf.int32), [0.5, 0.5], seed=2).map(lambda _, ab: ab)"
+)
+
+
 def callbacks(made: str, name: str) -> str:
     return f"{HEAD}{PLAIN}{made}{FITS.format(name)}"
 
@@ -233,7 +240,10 @@ CASES = [
     ("compiled", eager("self.draw = getattr(np.random, 'normal'); scale = self.draw()"), False),
     ("compiled", eager("scale = 1.0 if random.random() < 0.99 else 2.0"), False),
     ("compiled", eager("scale = noise()", "@tf.function\ndef noise(): return np.random.normal()\n"), False),
-    ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), False),
+    ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): print(logs)"), "own"), True),
+    ("compiled", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.trainable = False"), "own"), False),
+    ("compiled", callbacks(OWN.format("def on_epoch_end(self, *of): net.pop()") + "net = model\n", "own"), False),
+    ("compiled", eager("scale = Net.count").replace("verbose", f"{PRINTS}, verbose"), False),
     ("compiled", eager("scale = waiting.popleft()", "waiting = collections.deque(range(99))\n"), False),
     ("compiled", eager("Net.count += 1; scale = Net.count"), False),
     ("compiled", eager("self.r = getattr(self, 'r', drawn.default_rng(0)); scale = self.r.random() < 2"), False),
@@ -267,6 +277,11 @@ CASES = [
     ("prefetch", pipeline(".map(lambda a, b: (scaled(a), b))", SCALED), True),
     ("cache", pipeline(".map(lambda a, b: (scaled(a), b)).cache()", SCALED), True),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().take(9)"), False),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().shuffle(63).take(9)"), False),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().shuffle(64, 1, False).prefetch(1).take(9)"), True),
+    ("cache", pipeline(".take(60).map(lambda a, b: (a * 2, b)).cache()"), True),
+    ("parallel-map", pipeline(f".map(lambda a, b: (a + 2, b), 8){RESAMPLED}"), True),
+    ("parallel-map", pipeline(f".map(lambda a, b: (a * count, b), 8){RESAMPLED}", COUNT), False),
     *(
         (
             "cache",
@@ -289,7 +304,7 @@ CASES = [
     ),
     ("xla", eager("scale = 1.0").replace("'mse'", "'mse', jit_compile=True"), True),
     ("no-progress-bar", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['verbose']"), "own"), False),
-    ("compiled", callbacks("own = keras.callbacks.Callback()\nown.on_epoch_end = print\n", "own"), False),
+    ("compiled", callbacks("own = keras.callbacks.Callback()\nown.on_epoch_end = print\n", "own"), True),
     ("loader-threads", loader("return x[:8] + model(x[:8]).numpy(), y[:8]"), False),
     ("loader-threads", loader(f"a = np.full((8, 4), index) + drawn.normal(); {OVERWRITE}"), False),
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),

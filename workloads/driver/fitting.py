@@ -42,6 +42,11 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
+# Names by which a callback reaches its model, or whatever it likes.
+_TO_ALL = {
+    "model", "_model", "__dict__", "vars", "getattr", "globals", "get_objects", "get_referrers",
+    "run_functions_eagerly",
+}  # fmt: skip
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
 _UNORDERED = PYTHON | {"RngReadAndSkip"}
@@ -324,10 +329,13 @@ def _variables(model: Any) -> Iterator[Any]:
         yield from metric.variables
 
 
+def _resources(function: Any) -> list[Any]:
+    return [each for each in function.function.captured_inputs if each.dtype == tf.resource]
+
+
 def _captured(function: Any) -> list[Any]:
     """Return the variables, by their resources, that a function of a pipeline uses."""
-    inputs = function.function.captured_inputs
-    return [each for each in inputs if each.dtype == tf.resource and _is_variable(each)]
+    return [each for each in _resources(function) if _is_variable(each)]
 
 
 def _is_variable(resource: Any) -> bool:
@@ -346,15 +354,43 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
     if call.epochs == 1 and "RepeatDataset" not in kinds:
         return "The measured call trains for one epoch, which fills a cache and does not read it."
     for dataset, kind in zip(after, kinds, strict=True):
-        if kind == "TakeDataset" and int(dataset.cardinality()) != int(dataset._inputs()[0].cardinality()):
+        (source,) = dataset._inputs() if kind == "TakeDataset" else (dataset,)
+        if int(dataset.cardinality()) != int(source.cardinality()) and not _fills_whole(source):
             return "A part of what would be cached is taken, so the cache is never filled."
     return ""
 
 
-def _changing(call: Call, what: str) -> str:
-    """Return that a callback or metric may change something between epochs; "" if there are none but Keras' own."""
+def _fills_whole(dataset: Any) -> bool:
+    """Return whether the first element of a pipeline comes after all of a cache: a buffer between takes them all."""
+    while any(caches(dataset)) and len(dataset._inputs()) == 1:
+        (source,) = dataset._inputs()
+        if class_of(dataset) == "ShuffleDataset" and 0 < int(source.cardinality()) <= int(
+            dataset._buffer_size
+        ):
+            return any(caches(source))
+        dataset = source
+    return False
+
+
+def _leaves(call: Call, callback: Any) -> bool:
+    """Return whether a callback neither names its model nor reaches a part of the training."""
+    kept = (value for name, value in vars(callback).items() if name not in ("_model", "params"))
+    starts = [*kept, *(each for methods in _methods(type(callback)).values() for each in methods)]
+    functions = [each for each in reached(*starts) if inspect.isfunction(each) and is_own(each.__module__)]
+    names = {name for each in functions for part in codes(each.__code__) for name in part.co_names}
+    return not names & _TO_ALL and not _live(call, starts)
+
+
+def _changing(call: Call, what: str, *, model: bool = False) -> str:
+    """Return that a callback or metric may change something between epochs; "" if there are none but Keras' own.
+
+    Args:
+        model: it is a part of the training, which a callback reaches or names.
+    """
     for callback in call.callbacks:
         name = type(callback).__name__
+        if model and _leaves(call, callback):
+            continue
         if not is_keras(callback) or name in _RUNNING:
             return f"The callback {name} may change between epochs {what}."
     compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
@@ -385,7 +421,7 @@ def _compiled(call: Call) -> str:
         return f"Python in the step changes {watch.found} each time, and would be run once."
     if first != second or drawn != _random_states():
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
-    return _changing(call, "what the step's Python reads")
+    return _changing(call, "what the step's Python reads", model=not has_own_code(call))
 
 
 def _asks_whether_eager(python: Iterable[Any]) -> str:
@@ -502,10 +538,20 @@ def _parallel_map(call: Call) -> str:
     ahead = _outlives_epochs(call) or _around_batches(call)
     if reason := _reads_training(call) or (ahead and _prefetch(call)):
         return reason
+    at_once = [
+        function
+        for dataset in _datasets(call)
+        for function in dataset._functions()
+        if "Parallel" in type(dataset).__name__ or any("ParallelMap" in kind for kind in _kinds(function))
+    ]
+    # What stays one call after another is in another order only beside functions that may read what it changes.
+    alone = not any(_kinds(each) & PYTHON or _resources(each) for each in at_once)
     for dataset in _datasets(call):
         name = type(dataset).__name__
         for function in dataset._functions():
             kinds = _kinds(function)
+            if alone and not any(function is each for each in at_once):
+                continue
             if _changes(function, kinds):
                 return "A function of the pipeline changes what its other calls read."
             if not kinds & PYTHON:

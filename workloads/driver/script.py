@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.cells import NOTEBOOK, one_line, tolerant
+from workloads.cells import NOTEBOOK, as_cells, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
 from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
@@ -77,7 +77,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
         # As in notebooks, it may await; the future statements of this file are none of it.
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(script.text, str(path), "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        code = compile(tolerant(tree, script.text), str(path), "exec", flags, dont_inherit=True)
+        code = compile(as_cells(tree, script.text), str(path), "exec", flags, dont_inherit=True)
         awaited = eval(code, module.__dict__)  # noqa: S307 - what the user asked to run
         if awaited is not None:
             asyncio.run(awaited)
@@ -197,15 +197,32 @@ def _scratch(script: Script) -> Path:
     root = source.parents[script.depth]
     links = _mirror(root, folder, most=20_000)
     path = folder / source.relative_to(root)
-    path.unlink(missing_ok=True)
-    path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
+    _place(script, source, path, root, folder, links)
     _copy_small(links)
     if watch := _watch():
         watch.add(folder)
     _keep_neighbours()
     os.chdir(folder)
     return path
+
+
+def _place(script: Script, source: Path, path: Path, root: Path, folder: Path, links: list[Path]) -> None:
+    """Write a script to its path in a scratch folder; if it is a link, to where that leads, with what is beside it."""
+    real, top = Path(os.path.realpath(source)), Path(os.path.realpath(root))
+    target = path
+    if source.is_symlink() and not script.depth:
+        if real.is_relative_to(top):
+            target = folder / real.relative_to(top)
+        if target == path or not target.parent.resolve().is_relative_to(folder):  # a folder of the user's
+            other = Path(tempfile.mkdtemp(prefix=sites.SCRATCH)).resolve()
+            links += _mirror(real.parent, other, most=20_000)
+            _folders.add(other)
+            target = other / real.name
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+    target.unlink(missing_ok=True)
+    target.write_text(script.text, encoding="utf-8")
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
@@ -415,13 +432,6 @@ def _own(path: Any, *, whole: bool) -> None:
         return
 
 
-def _folder_of_modules(script: Script, folder: Path) -> str:
-    """Return where Python finds modules: beside the file that a script leads to, if the script is a link."""
-    source = Path(script.path)
-    real, root = Path(os.path.realpath(source)).parent, Path(os.path.realpath(source.parent))
-    return str(folder / real.relative_to(root) if real.is_relative_to(root) else real)
-
-
 def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
@@ -432,7 +442,8 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     folder = path.parents[script.depth]
-    sys.path[:0] = [str(folder) if script.depth else _folder_of_modules(script, folder)]
+    # Of a link, Python takes where it leads.
+    sys.path[:0] = [str(folder) if script.depth else str(path.resolve().parent)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
         if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour

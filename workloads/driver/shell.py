@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from workloads.cells import SHOW
+
 # Cell magics whose code runs.
 _BODIES = ("time", "timeit", "capture", "prun")
 
@@ -36,5 +38,19 @@ def display(*args: Any, **named: Any) -> None:
     """Do nothing."""
 
 
+_out: dict[int, Any] = {}
+
+
+def show(value: Any, number: int) -> Any:
+    """Keep what a cell shows as `_`, unless the script has a `_` of its own, and in `Out`."""
+    names = sys.modules["__main__"].__dict__
+    if value is None:
+        return None
+    if "_" not in names or any(names["_"] is each for each in _out.values()):
+        names.update({"_": value, "__": names.get("_"), "___": names.get("__")})
+    names[f"_{number}"] = _out[number] = value
+    return value
+
+
 _SHELL = Shell()
-NAMES = {"get_ipython": lambda: _SHELL, "display": display}
+NAMES = {"get_ipython": lambda: _SHELL, "display": display, "Out": _out, SHOW: show}
