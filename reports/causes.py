@@ -49,6 +49,8 @@ def fix(finding: Finding | None) -> str:
         return "less work in on_epoch_end, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
         return "more samples per epoch, validation less often (validation_freq)"
+    if finding and finding.cause is Cause.INPUT and finding.facts.get("one_cpu"):
+        return "parallelize the input pipeline with tf.data"
     if finding and "larger" in finding.facts:
         times = numbers.ratio(finding.facts["larger"])
         return f"a larger batch: alone, the model is {times} as fast with one"
@@ -184,7 +186,7 @@ def _not_learning(finding: Finding) -> str:
 # Causes whose advice is what remedies do: where these were measured, it is known.
 _ANSWERED = {Cause.OVERLAP, Cause.LAUNCH, Cause.KERAS_LOOP}
 WORDS: Mapping[Cause, Words] = {
-    Cause.INPUT: Words(_input, "parallelize the input pipeline with tf.data"),
+    Cause.INPUT: Words(_input, "fewer or cheaper operations on each sample, or more CPUs"),
     Cause.OVERLAP: Words(
         "The pipeline alone is fast enough, but input and compute do not overlap.",
         "a tf.data pipeline that ends with prefetch(tf.data.AUTOTUNE)",

@@ -71,6 +71,8 @@ def test_a_loader_that_uses_one_cpu_is_serial_only_if_one_thread_was_as_fast() -
     facts = {"cpus": 4.0, "cpus_used": 0.2, "one_cpu": 1.0}
     assert "in one thread, or waits" in explanation(finding(Cause.INPUT, **facts))
     assert "is serial" in explanation(finding(Cause.INPUT, **facts, serial=1.0))
+    assert fix(finding(Cause.INPUT, **facts)).startswith("parallelize")
+    assert "more CPUs" in fix(finding(Cause.INPUT, cpus=4.0, cpus_used=3.9, one_cpu=0.0))
 
 
 @pytest.mark.parametrize(

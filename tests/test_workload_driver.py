@@ -301,6 +301,7 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
         ),
         ("raise Exception('URL fetch failure on http://x')", "URL fetch failure", "--mount PATH"),
         ("import socket\nraise socket.gaierror(-3, 'name resolution')", "gaierror", "Containers have no network"),
+        ("import tf_keras", "tf_keras", "Keras 2 and not measured"),
         ("open('/tmp/data/n.txt')", "FileNotFoundError", "-m FOLDER.NAME"),
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
         ("raise Exception('TensorBoard is not installed, missing')", "TensorBoard", "--with tensorboard"),

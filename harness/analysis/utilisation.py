@@ -236,6 +236,9 @@ def is_serial(case: Case) -> bool | None:
 
 
 def uses_one_cpu(case: Case) -> bool | None:
-    """Return whether the pipeline uses at most one CPU; None if unknown. One that waits may still be parallel."""
+    """Return whether the pipeline uses at most one CPU; None if unknown, also if no other CPU was free.
+
+    One that waits may still be parallel.
+    """
     used = cpus_used(case, INPUT_ONLY)
-    return None if used is None else used <= SERIAL_CPUS
+    return None if used is None or free_cpus(case, INPUT_ONLY) is not None else used <= SERIAL_CPUS

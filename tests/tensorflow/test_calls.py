@@ -69,7 +69,7 @@ SEVERAL = HEAD + "model = made()\nmodel.fit(x[:96], y[:96], 8)\nmodel.fit(x[:96]
 def test_one_of_several_calls(drive):
     done = drive(SEVERAL, call=2, variants=[BASELINE, MODEL_ONLY])
     assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY), 16)
-    assert "fewer than 3 times. Choose another --call" in drive(SEVERAL, call=3, code=1).message
+    assert "fewer than 3 times, as earlier" in drive(SEVERAL, call=3, code=1).message
 
 
 def test_plots_are_left_out_and_told(drive):

@@ -55,9 +55,7 @@ FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
 
 PRINTS = "callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=print)]"
 COUNT = "count = tf.Variable(1.0)\n"
-RESAMPLED = (
-    ".rejection_resample(lambda a, b: tf.cast(a[0] % 2, tf.int32), [0.5, 0.5], seed=2).map(lambda _, ab: ab)"
-)
+RESAMPLED = ".rejection_resample(lambda a, b: tf.cast(a[0] % 2, tf.int32), [0.5, 0.5], [0.9, 0.1], 2).map(lambda _, ab: ab)"
 
 
 def callbacks(made: str, name: str) -> str:
@@ -70,6 +68,18 @@ def eager(line: str, before: str = "") -> str:
         "        return super().train_step((data[0] * scale, data[1]))\n"
     )
     return f"{HEAD}{before}{step}{PLAIN}model.fit(x, y, verbose=0)\n".replace("keras.Sequential([", "Net([")
+
+
+def fed(line: str) -> str:
+    """Return a training whose eager step reads what a map may change."""
+    before = f"counts, phase = dict(seen=1), 1\ndef note(a):\n    {line}\n    return a\n"
+    steps = ".map(lambda a, b: (tf.ensure_shape(tf.numpy_function(note, [a], tf.float32), [4]), b))"
+    made = f"data = tf.data.Dataset.from_tensor_slices((x, y)){steps}\n"
+    text = eager("scale = float(counts['seen'] + phase)", before)
+    return text.replace("model.fit(x, y, ", f"{made}model.fit(data.batch(8), ")
+
+
+WARMING = "(counts.update(seen=each) or (x[:8], y[:8]) for each in range(9)), steps_per_epoch=2"
 
 
 def pipeline(steps: str, before: str = "") -> str:
@@ -98,6 +108,16 @@ loader = Loader()
 
 def loader(body: str) -> str:
     return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
+
+
+def sized(end: str) -> str:
+    """Return a training from a loader whose length is that of its rows."""
+    text = loader(f"return x[:8] + index, y[:8]\n    def on_epoch_end(self): {end}")
+    return (
+        text.replace("return 8\n", "return len(self.rows) // 8\n")
+        .replace("buffer =", "rows, buffer = x,")
+        .replace("loader = ", "counts = []\nloader = ")
+    )
 
 
 TICKS = "import itertools\nticks = itertools.count()\n"
@@ -239,6 +259,10 @@ CASES = [
     ("compiled", eager("scale = time.monotonic()"), False),
     ("compiled", eager("self.draw = getattr(np.random, 'normal'); scale = self.draw()"), False),
     ("compiled", eager("scale = 1.0 if random.random() < 0.99 else 2.0"), False),
+    ("compiled", fed("counts['seen'] += 1"), False),
+    ("compiled", fed("len(counts)"), True),
+    ("compiled", fed("global phase; phase = 2"), False),
+    ("compiled", fed("len(counts)").replace("data.batch(8)", f"{WARMING}"), False),
     ("compiled", eager("scale = noise()", "@tf.function\ndef noise(): return np.random.normal()\n"), False),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): print(logs)"), "own"), True),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.trainable = False"), "own"), False),
@@ -258,7 +282,7 @@ CASES = [
     ("parallel-map", pipeline(".map(step, 8)", python("buffer[:] = a; time.sleep(0.002); return +buffer")), False),
     (
         "parallel-map",
-        pipeline(".map(lambda a, b: (a + count.assign_add(1.0), b))", "count = tf.Variable(0.0)\n"),
+        pipeline(".map(lambda a, b: (a + count.assign_add(1.0), b), 8)", "count = tf.Variable(0.0)\n"),
         False,
     ),
     ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
@@ -272,7 +296,7 @@ CASES = [
     ("parallel-map", pipeline(".map(step, 8)", python(f"a = a + drawn.normal(); {BUFFER}")), False),
     ("parallel-map", pipeline(".batch(1).flat_map(inner)", python(BUFFER) + INNER), False),
     ("parallel-map", pipeline(".map(step, 8)", python(BUFFER)).replace("fit(data.batch(8)", HELD_OUT), False),
-    ("parallel-map", pipeline(".map(lambda a, b: (a + model.layers[0].bias, b))"), False),
+    ("parallel-map", pipeline(".map(lambda a, b: (a + model.layers[0].bias, b), 8)"), False),
     ("prefetch", pipeline(".map(lambda a, b: (a + model.optimizer.learning_rate, b))"), False),
     ("prefetch", pipeline(".map(lambda a, b: (scaled(a), b))", SCALED), True),
     ("cache", pipeline(".map(lambda a, b: (scaled(a), b)).cache()", SCALED), True),
@@ -310,6 +334,10 @@ CASES = [
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
     ("loader-threads", loader("return x[:8], y[:8]\n    def on_epoch_begin(self): self.order = 8"), False),
     ("loader-threads", loader("return x[:8], y[:8]\n    def on_epoch_end(self): self.last = 9"), True),
+    ("loader-threads", sized("self.rows = self.rows[np.random.permutation(len(self.rows))]"), True),
+    ("loader-threads", sized("self.rows = self.rows[1:]"), False),
+    ("loader-threads", sized("self.rows = self.rows[::-1]; counts.append(1)"), False),
+    ("loader-threads", sized("self.rows = self.rows[::-1]").replace("return x[", "self.rows = x; return x["), False),
     ("loader-threads", loader("self.seen = getattr(self, 'seen', 0) + 1; return x[:8], y[:8]"), False),
     ("cache", pipeline(".map(step).cache()", COUNTING + python("return a * counted()")), False),
     ("cache", pipeline(".map(step).cache()", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),

@@ -17,6 +17,10 @@ from typing import Any
 
 from workloads.protocol import distribution, text_of
 
+# What follows the name of a script that uses Keras 2.
+LEGACY = (
+    "uses tf_keras, which is Keras 2 and not measured: import keras, or tf.keras without TF_USE_LEGACY_KERAS."
+)
 _WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
     "Containers have no network. Run once with --network, which keeps what libraries download, or pass the file "
@@ -64,6 +68,8 @@ def _of_import(error: BaseException, text: str) -> str:
         return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("google.colab"):
         return "It is in Colab only: leave it out, and pass files with --mount PATH."
+    if isinstance(error, ModuleNotFoundError) and error.name == "tf_keras":
+        return f"It {LEGACY}"
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "

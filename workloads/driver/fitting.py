@@ -6,6 +6,7 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 
 from __future__ import annotations
 
+import copy
 import datetime
 import dis
 import inspect
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -67,6 +68,15 @@ _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 # Instructions that act without a name.
 _ACTING = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "BINARY_OP", "RAISE_VARARGS", "STORE_GLOBAL"}
+# Instructions and methods by which code changes what others read, and what they change.
+_STORING = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"}
+_CHANGING_METHODS = {
+    "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
+    "discard", "clear", "sort", "reverse", "fill", "put", "setattr",
+}  # fmt: skip
+_MUTABLE = (dict, list, set, deque, np.ndarray)
+# Bytes of a loader that is copied for a trial.
+_MOST_COPIED = 256 << 20
 # Objects that training may change.
 _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
@@ -413,6 +423,8 @@ def _compiled(call: Call) -> str:
     ]
     if name := _asks_whether_eager(python):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
+    if name := _fed(call, python):
+        return f"The input may change {name}, which the step's Python reads and would read once."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
     with Watch([*python, *owners]) as watch:
@@ -430,6 +442,40 @@ def _asks_whether_eager(python: Iterable[Any]) -> str:
     parts = [part for each in functions for part in codes(each.__code__)]
     named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
+
+
+def _fed(call: Call, python: Iterable[Any]) -> str:
+    """Return what the Python of an input may change of what the step's Python reads; "" if it is nothing."""
+    given = call.arguments.get("x")
+    loader = [] if given is None or isinstance(given, (tf.data.Dataset, np.ndarray)) else [given]
+    starts = [
+        *loader,
+        *(each for function in functions_of(_datasets(call)) for each in _python_functions(function)),
+    ]
+    found = {id(each): each for each in reached(*starts)}
+    code = [
+        part
+        for each in found.values()
+        if (inspect.isfunction(each) and is_own(each.__module__)) or inspect.isgenerator(each)
+        for part in codes(each.gi_code if inspect.isgenerator(each) else each.__code__)
+    ]
+    steps = [step for part in code for step in dis.get_instructions(part)]
+    if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
+        return ""
+    read = [*reached(*python)]
+    names = {name for each in read if inspect.isfunction(each) for part in codes(each.__code__)
+             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
+    if both := stored & names:
+        return min(both)
+    mutable = (
+        each for each in read if id(each) in found and (isinstance(each, _MUTABLE) or _is_own_object(each))
+    )
+    return next((f"a {type(each).__name__}" for each in mutable), "")
+
+
+def _is_own_object(thing: Any) -> bool:
+    return not isinstance(thing, type) and not inspect.isroutine(thing) and is_own(type(thing).__module__)
 
 
 def _random_states() -> list[Any]:
@@ -499,10 +545,16 @@ def depends_on_time(call: Call) -> bool:
     for dataset in _datasets(call):
         kinds = _kinds_in([dataset])
         if "Parallel" in class_of(dataset) and (
-            kinds & _UNORDERED or draws(kinds) or any(map(_CHANGING.search, kinds))
+            kinds & _UNORDERED or draws(kinds) or any(map(_CHANGING.search, kinds)) or _is_unordered(dataset)
         ):
             return True
     return _outlives_epochs(call) and "ReadVariableOp" in _kinds_in(_datasets(call))
+
+
+def _is_unordered(dataset: Any) -> bool:
+    """Return whether a dataset gives what is ready first: by its own argument, or the pipeline's options."""
+    own = getattr(dataset, "_deterministic", "default")
+    return own == "false" or (own == "default" and dataset.options().deterministic is False)
 
 
 def _outlives_epochs(call: Call) -> bool:
@@ -596,7 +648,8 @@ def _loader_threads(call: Call) -> str:
         return "The loader has on_epoch_begin, which Keras calls when threads load the first batches already."
     if found := _live(call, [loader]):
         return f"The loader may read {found}, and would read it at another time."
-    if names := _length_names(type(loader)) & _stored(type(loader)):
+    names = _length_names(type(loader)) & _stored(type(loader))
+    if names and not _keeps_length(loader, names):
         return f"The loader's length may change with {min(names)}, and its threads ask for it early."
     steps = call.arguments.get("steps_per_epoch")
     if steps and loader.num_batches and steps != loader.num_batches:
@@ -619,11 +672,38 @@ def _length_names(kind: type) -> set[str]:
     return {name for each in functions if inspect.isfunction(each) for name in each.__code__.co_names}
 
 
-def _stored(kind: type) -> set[str]:
-    """Return the attributes that methods of the script's classes set after an object is made."""
+def _keeps_length(loader: Any, names: set[str]) -> bool:
+    """Return whether on_epoch_end, tried with a copy, leaves the number of batches; no other method may set `names`."""
+    kind, drawn = type(loader), (random.getstate(), np.random.get_state())
+    if names & _stored(kind, but="on_epoch_end") or sum(_sizes(loader)) > _MOST_COPIED:
+        return False
+    try:
+        clone, counts = copy.deepcopy(loader), list[Any]()
+        with Watch([loader, kind.on_epoch_end]) as watch:
+            for _ in range(_COMPARED):
+                clone.on_epoch_end()
+                counts.append(clone.num_batches)
+    except Exception:
+        return False
+    finally:
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+    return not watch.found and {*counts} == {loader.num_batches}
+
+
+def _sizes(loader: Any) -> Iterator[int]:
+    """Yield the bytes of a loader's attributes, as far as they say."""
+    for value in vars(loader).values():
+        size = getattr(value, "nbytes", None)
+        yield size if isinstance(size, int) else sys.getsizeof(value)
+
+
+def _stored(kind: type, but: str = "") -> set[str]:
+    """Return the attributes that methods of the script's classes, but for one, set after an object is made."""
     return {
         str(step.argval)
-        for methods in _methods(kind).values()
+        for name, methods in _methods(kind).items()
+        if name != but
         for method in methods
         for part in codes(method.__code__)
         for step in dis.get_instructions(part)

@@ -33,6 +33,7 @@ from workloads.driver import (
     script,
     training,
 )
+from workloads.driver.advice import LEGACY
 from workloads.driver.call import Call
 from workloads.driver.edits import changes
 from workloads.driver.fitting import acts_every, misfit
@@ -483,8 +484,13 @@ def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
             f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
             "call what trains directly, or give the script that those processes run."
         )
+    if "tf_keras" in sys.modules and not trained:
+        return f"{name} {LEGACY}"
     if number > 1:
-        return f"{name} calls fit fewer than {number} times. Choose another --call."
+        return (
+            f"{name} calls fit fewer than {number} times, as earlier calls train for one step only. Choose another "
+            "--call."
+        )
     if trained:
         text = f"{name} trains in a loop of its own. Mark"
     else:
