@@ -55,7 +55,10 @@ FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
 
 PRINTS = "callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=print)]"
 COUNT = "count = tf.Variable(1.0)\n"
-RESAMPLED = ".rejection_resample(lambda a, b: tf.cast(a[0] % 2, tf.int32), [0.5, 0.5], [0.9, 0.1], 2).map(lambda _, ab: ab)"
+RESAMPLED = (
+    ".rejection_resample(lambda a, b: tf.cast(a[0] % 2, tf.int32), [0.5, 0.5], [0.9, 0.1], 2)"
+    ".map(lambda _, ab: ab)"
+)
 
 
 def callbacks(made: str, name: str) -> str:
