@@ -34,6 +34,11 @@ def changed(text: str, *names: str) -> str:
         ),
         ("cudnn-kernel", "layers.GRU(8, activation='relu')", 'layers.GRU(8, activation="tanh")'),
         ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
+        (
+            "parallel-map",
+            f"def scaled(tf): return {SOURCE}.map(f)",
+            f"def scaled(tf): return {SOURCE}.map(f, num_parallel_calls=-1)",
+        ),
     ],
 )
 def test_arguments_by_position_are_known(name: str, line: str, expected: str) -> None:

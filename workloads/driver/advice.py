@@ -70,6 +70,8 @@ def _of_import(error: BaseException, text: str) -> str:
         return "It is in Colab only: leave it out, and pass files with --mount PATH."
     if isinstance(error, ModuleNotFoundError) and error.name == "tf_keras":
         return f"It {LEGACY}"
+    if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):
+        return "Build the image FROM one of ours."
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
