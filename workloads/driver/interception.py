@@ -230,7 +230,8 @@ class MarkedSteps:
             )
         if not tf.executing_eagerly():
             raise ScriptError(
-                "Steps are marked in a session of TensorFlow 1, which cannot be timed. Only eager code can be marked."
+                "Steps are marked in a session of TensorFlow 1, which cannot be timed: train with fit, or in a loop of "
+                "TensorFlow 2."
             )
         if not self.done:
             self.done = True
