@@ -265,6 +265,13 @@ def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> Non
     assert (entry.workload.name, entry.workload.title, entry.path) == (name, file, tmp_path / file)
 
 
+def test_a_package_has_its_own_name(tmp_path: Path) -> None:
+    files = [
+        str(write_files(tmp_path, {f"{name}/__main__.py": ""}) / name / "__main__.py") for name in ("a", "b")
+    ]
+    assert names(select(files)) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [

@@ -74,7 +74,8 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     for name in dict.fromkeys(names):
         if name.endswith(SCRIPTS):
             path = Path(name).absolute()
-            plain = _plain_name(path.stem)
+            # Each package has a file of this name.
+            plain = _plain_name(path.parent.name if path.stem == "__main__" else path.stem)
             _, inside, below = name.rpartition(INSIDE)
             module = ".".join(Path(below).with_suffix("").parts) if inside else ""
             chosen += (replace(entry, module=module) for entry in _entries(path, plain))
