@@ -50,6 +50,12 @@ BATCHES = "one = keras.callbacks.LambdaCallback(on_train_batch_end=print)\n"
 OVERRIDING = "class Base(keras.callbacks.Callback):\n    on_batch_end = print\n" + OWN.replace(
     "keras.callbacks.Callback", "Base"
 ).format("def on_batch_end(self, *given): pass")
+FORWARDING = """
+class Forwarding:
+    def __getattr__(self, name):
+        return lambda *given: None
+own = Forwarding()
+"""
 FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
 
 
@@ -265,6 +271,10 @@ CASES = [
     ("compiled", fed("counts['seen'] += 1"), False),
     ("compiled", fed("len(counts)"), True),
     ("compiled", fed("global phase; phase = 2"), False),
+    ("compiled", fed("model.layers[0].rate = 0.9"), False),
+    ("compiled", fed("net.last = 0.9").replace("model.fit", "net = model.layers[0]\nmodel.fit"), False),
+    ("many-steps", callbacks(FORWARDING, "own"), False),
+    ("steps-per-execution", callbacks(FORWARDING, "own"), False),
     ("compiled", fed("len(counts)").replace("data.batch(8)", f"{WARMING}"), False),
     ("compiled", eager("scale = noise()", "@tf.function\ndef noise(): return np.random.normal()\n"), False),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): print(logs)"), "own"), True),

@@ -155,6 +155,8 @@ def _around_batches(call: Call) -> str:
 def _acts(callback: Any, hook: str) -> bool:
     """Return whether a method of a callback does more than return, or call what it overrides, which does no more."""
     owners = [vars(callback), *map(vars, type(callback).__mro__)]
+    if not any(hook in owner for owner in owners) and any("__getattr__" in owner for owner in owners):
+        return True
     for function in (owner[hook] for owner in owners if hook in owner):
         if function is getattr(tf.keras.callbacks.Callback, hook):
             return False
@@ -462,6 +464,9 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     steps = [step for part in code for step in dis.get_instructions(part)]
     if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
         return ""
+    layers = {id(each) for each in call.model._flatten_layers()}
+    if any(isinstance(each, _OF_TRAINING) or key in layers for key, each in found.items()):
+        return "what it names of the model"
     read = [*reached(*python)]
     names = {name for each in read if inspect.isfunction(each) for part in codes(each.__code__)
              for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
