@@ -277,3 +277,16 @@ def test_a_missing_gpu_is_an_error(drive):
 def test_a_script_cannot_hide_an_error_of_its_call(drive):
     hidden = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
     assert len(drive(hidden, code=1).of("error")) == 1
+
+
+def test_a_loss_that_is_no_number_after_the_script_would_have_stopped_is_told(drive):
+    text = (
+        f"{HEAD}class Finder(keras.callbacks.Callback):\n    done = 0\n"
+        "    def on_train_batch_end(self, batch, logs=None):\n        self.done += 1\n"
+        "        self.model.stop_training = self.done > 2\n"
+        "        if self.done > 2: self.model.optimizer.learning_rate.assign(float('nan'))\n"
+        "model = made()\nmodel.fit(x, y, batch_size=8, epochs=99, callbacks=[Finder()])\n"
+    )
+    done = drive(text, variants=[BASELINE], steps=10)
+    assert any("longer here than in the script" in each["message"] for each in done.of("warning"))
+    assert len(done.of("window", variant=BASELINE)) > 1

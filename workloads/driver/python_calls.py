@@ -117,13 +117,19 @@ def _own_hooks(callback: Any, names: Sequence[str] = _HOOKS) -> Iterator[tuple[s
 
 
 def repeat_epochs(
-    callbacks: Iterable[Any], first: int, count: int, batches: int, model: Any, warn: Callable[[str], None]
+    callbacks: Iterable[Any],
+    first: int,
+    count: int,
+    batches: int,
+    model: Any,
+    warn: Callable[[str], None],
+    stopped: Callable[[], None],
 ) -> None:
     """Let callbacks see only the `count` epochs from `first` on, again and again.
 
     Measuring may take more epochs than a script trains, and its schedules may know no others. A hook that fails after
     as many batches as the script trains is left out from there on, and none ends an epoch of `model` before its last
-    batch, as one does that limits the time of a training.
+    batch, as one does that limits the time of a training; `stopped` is called then.
     """
 
     def repeating(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,6 +155,8 @@ def repeat_epochs(
                 calls = -1
                 warn(f"{name} knows {batches} batches; measuring takes more, and goes on without it.")
             finally:
+                if model.stop_training and not stops:
+                    stopped()
                 model.stop_training = stops
 
         return call

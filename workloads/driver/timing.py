@@ -88,6 +88,7 @@ class Meter:
     _steady: int = 0
     _checked: int = 0
     _finite: int = 0  # samples after which the loss was a number
+    _stopped: bool = False
     _first: tuple[int, int] = (0, 0)
     _paused: int = 0
 
@@ -275,6 +276,12 @@ class Meter:
             steps=steps, samples=samples, wait_ns=waited,
         )  # fmt: skip
 
+    def stopped(self) -> None:
+        """Take it that the script would end its training here: if its loss is a number, later ones may be none."""
+        if not self._stopped:
+            loss = self.loss() if self.loss else None
+            self._stopped = loss is None or math.isfinite(loss)
+
     def _check_loss(self) -> None:
         if self.loss is None or self._checked == self.steps:
             return
@@ -286,7 +293,7 @@ class Meter:
             self._finite = self.samples
             return
         after = f"The loss is {loss} after {self.steps} step{'' if self.steps == 1 else 's'} of variant {self.variant}"
-        if 0 < self.whole_samples <= self._finite:
+        if self._stopped or 0 < self.whole_samples <= self._finite:
             # Measuring goes on longer, and what the script's callbacks change may add up.
             self.events.warning(f"{after}, which trains longer here than in the script.")
             self.loss = None

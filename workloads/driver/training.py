@@ -164,9 +164,11 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Go on after callbacks such as EarlyStopping, until all is measured."""
-        self.model.stop_training = not self._meter.going
+        stops, self.model.stop_training = self.model.stop_training, not self._meter.going
         loss = (logs or {}).get("loss")
         self._epoch_loss = loss if isinstance(loss, float) else None
+        if stops:
+            self._meter.stopped()
         # Keras goes on without an input that has ended, in epochs of a step or none. Where one begins anew, the epoch
         # before is short.
         trained = keras_model.iterations(self.model)
@@ -380,7 +382,8 @@ def _run_with(
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
         batches = call.epochs * -(-(call.steps_per_epoch or ENDLESS) // int(call.model.steps_per_execution))
-        repeat_epochs(callbacks, call.first_epoch, call.epochs, batches, call.model, job.events.warning)
+        warn = job.events.warning
+        repeat_epochs(callbacks, call.first_epoch, call.epochs, batches, call.model, warn, meter.stopped)
         given["epochs"] = call.first_epoch + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
