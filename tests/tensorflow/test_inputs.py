@@ -164,6 +164,21 @@ def keep(a, b):
 """
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["tf.data.Dataset.from_generator(given, output_signature=(tf.TensorSpec((None, 4)), "
+     "tf.TensorSpec((None,), tf.int32)))",
+     "tf.data.Dataset.range(12).map(lambda n: (x[:8], y[:8]))"],
+)  # fmt: skip
+def test_batches_that_a_function_makes_are_counted_by_their_samples(drive, made):
+    given = "def given():\n    for _ in range(12):\n        yield x[:8], y[:8]\n"
+    done = drive(
+        f"{HEAD}x, y = tf.constant(x), tf.constant(y)\n{given}made().fit({made})\n",
+        variants=[BASELINE, STAGES],
+    )
+    assert list(done.per_step().values())[-1] == 8
+
+
 @pytest.mark.parametrize("pipeline", STAGED)
 def test_stages_are_named_by_function_and_line(drive, pipeline):
     done = drive(HEAD + FUNCTIONS + f"made().fit({pipeline})\n", variants=[BASELINE, STAGES])

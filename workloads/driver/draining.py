@@ -155,9 +155,13 @@ def stages(dataset: Any) -> list[Stage]:
     walked.reverse()
     result: list[Stage] = []
     batched = any(_BATCHING.search(type(each).__name__) for each in _line(walked[0]))
+    # A function, or a generator, may make the batches.
+    made = not batched and not any(_BATCHING.search(type(each).__name__) for each in walked)
     for position, each in enumerate(walked):
         kind = type(each).__name__
         batched = (batched or bool(_BATCHING.search(kind))) and "Unbatch" not in kind
+        if made:
+            batched = _rank(each) == _rank(walked[-1]) != 0
         # With what else is read beside it; or a further map of one function of Keras.
         if position and (_JOINING.search(kind) or _of_keras(each) == result[-1].name):
             result[-1] = replace(result[-1], dataset=each, batched=batched)
@@ -166,6 +170,13 @@ def stages(dataset: Any) -> list[Stage]:
             continue
         result.append(Stage(_unique(_name(each, first=not position), result), each, batched))
     return result
+
+
+def _rank(dataset: Any) -> int | None:
+    """Return the rank of the first tensor of a dataset's elements; None if it is unknown."""
+    first = tf.nest.flatten(dataset.element_spec)[0]
+    rank: int | None = first.shape.rank if hasattr(first, "shape") else None
+    return rank
 
 
 def _line(dataset: Any) -> list[Any]:
