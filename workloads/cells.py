@@ -61,7 +61,7 @@ def as_cells(tree: ast.Module, text: str) -> ast.Module:
     lines, body = text.split("\n"), list[ast.stmt]()
     starts = [number for number, line in enumerate(lines, 1) if line.startswith(CELL)]
     by_cell = groupby(tree.body, lambda each: max((s for s in starts if s < each.lineno), default=0))
-    shows = any(
+    shows = bool(starts) and any(
         isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and _SHOWN.fullmatch(node.id)
         for node in ast.walk(tree)
     )

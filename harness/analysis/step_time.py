@@ -48,7 +48,7 @@ These are measured:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -347,18 +347,19 @@ def _launch(case: Case, draws: _Draws, model: Floats, python: float) -> Floats |
 
 def batch_independent_share(case: Case) -> float | None:
     """Return the share of the model's step that does not grow with the batch; None without larger batches."""
-    draws = _Draws(case)
-    model = draws.step(MODEL_ONLY)
-    fixed = None if model is None else _batch_independent(case, draws, model)
-    return None if model is None or fixed is None else float(fixed[0] / model[0])
+    return _share_of_model(case, _batch_independent)
 
 
 def saved_by_calls_share(case: Case) -> float | None:
     """Return the share of the model's step that several steps per call save; None if that was not measured."""
+    return _share_of_model(case, _saved_by_calls)
+
+
+def _share_of_model(case: Case, part: Callable[[Case, _Draws, Floats], Floats | None]) -> float | None:
     draws = _Draws(case)
     model = draws.step(MODEL_ONLY)
-    saved = None if model is None else _saved_by_calls(case, draws, model)
-    return None if model is None or saved is None else float(saved[0] / model[0])
+    taken = None if model is None else part(case, draws, model)
+    return None if model is None or taken is None else float(taken[0] / model[0])
 
 
 def _batch_independent(case: Case, draws: _Draws, model: Floats) -> Floats | None:

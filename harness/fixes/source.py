@@ -72,14 +72,7 @@ class Source:
     @property
     def autotune(self) -> str:
         """The value of tf.data.AUTOTUNE as the script would write it."""
-        taken = any(
-            node.arg == self.tf
-            if isinstance(node, ast.arg)
-            else node.id == self.tf and isinstance(node.ctx, ast.Store)
-            for node in ast.walk(self.tree)
-            if isinstance(node, (ast.arg, ast.Name))
-        )
-        return f"{self.tf}.data.AUTOTUNE" if self.tf and not taken else "-1"
+        return f"{self.tf}.data.AUTOTUNE" if self.tf and self.tf not in self.bound(self.tree) else "-1"
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Yield the calls of functions or methods with one of these names."""

@@ -31,7 +31,7 @@ from workloads.driver.call import Call
 from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
-from workloads.driver.reached import codes, is_own, reached
+from workloads.driver.reached import codes, is_of_script, is_own, reached
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -66,10 +66,11 @@ _WRITING = re.compile("^(Print|Write|Save)")
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
-# Instructions that act without a name.
-_ACTING = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "BINARY_OP", "RAISE_VARARGS", "STORE_GLOBAL"}
-# Instructions and methods by which code changes what others read, and what they change.
-_STORING = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"}
+# Instructions by which code changes what others read; those that act without a name; and those that set variables too.
+_WRITING_TO = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL"}
+_ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
+_STORING = {*_WRITING_TO, "STORE_DEREF"}
+# Methods by which code changes what others read, and what they change.
 _CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
     "discard", "clear", "sort", "reverse", "fill", "put", "setattr",
@@ -323,15 +324,21 @@ def _python_functions(function: Any) -> list[Any]:
 
 def _live(call: Call, starts: Iterable[Any]) -> str:
     """Return what of a training or the clock Python code may use; "" if it uses none of them."""
-    layers = {id(each) for each in call.model._flatten_layers()}
+    is_part = _part_of_training(call)
     for thing in reached(*starts):
         if isinstance(thing, tf.Variable):
             return "a tf.Variable"
-        if isinstance(thing, _OF_TRAINING) or id(thing) in layers:
+        if is_part(thing):
             return f"a {type(thing).__name__}, which training changes"
         if inspect.isroutine(thing) and any(thing is each for each in _CLOCKS):
             return f"the time ({thing.__name__})"
     return ""
+
+
+def _part_of_training(call: Call) -> Callable[[Any], bool]:
+    """Return what tells whether a thing is the model, a layer of it, or another object that training may change."""
+    layers = {id(each) for each in call.model._flatten_layers()}
+    return lambda thing: isinstance(thing, _OF_TRAINING) or id(thing) in layers
 
 
 def _variables(model: Any) -> Iterator[Any]:
@@ -388,8 +395,7 @@ def _leaves(call: Call, callback: Any) -> bool:
     """Return whether a callback neither names its model nor reaches a part of the training."""
     kept = (value for name, value in vars(callback).items() if name not in ("_model", "params"))
     starts = [*kept, *(each for methods in _methods(type(callback)).values() for each in methods)]
-    functions = [each for each in reached(*starts) if inspect.isfunction(each) and is_own(each.__module__)]
-    names = {name for each in functions for part in codes(each.__code__) for name in part.co_names}
+    names = {name for part in _own_code(reached(*starts)) for name in part.co_names}
     return not names & _TO_ALL and not _live(call, starts)
 
 
@@ -438,10 +444,16 @@ def _compiled(call: Call) -> str:
     return _changing(call, "what the step's Python reads", model=not has_own_code(call))
 
 
+def _own_code(things: Iterable[Any]) -> Iterator[types.CodeType]:
+    """Yield the code of the script's functions among things, and of the functions that are defined in it."""
+    for each in things:
+        if inspect.isfunction(each) and is_own(each.__module__):
+            yield from codes(each.__code__)
+
+
 def _asks_whether_eager(python: Iterable[Any]) -> str:
     """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
-    functions = [each for each in reached(*python) if inspect.isfunction(each) and is_own(each.__module__)]
-    parts = [part for each in functions for part in codes(each.__code__)]
+    parts = [*_own_code(reached(*python))]
     named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
 
@@ -455,17 +467,12 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
         *(each for function in functions_of(_datasets(call)) for each in _python_functions(function)),
     ]
     found = {id(each): each for each in reached(*starts)}
-    code = [
-        part
-        for each in found.values()
-        if (inspect.isfunction(each) and is_own(each.__module__)) or inspect.isgenerator(each)
-        for part in codes(each.gi_code if inspect.isgenerator(each) else each.__code__)
-    ]
+    running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
+    code = (*_own_code(found.values()), *running)
     steps = [step for part in code for step in dis.get_instructions(part)]
     if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
         return ""
-    layers = {id(each) for each in call.model._flatten_layers()}
-    if any(isinstance(each, _OF_TRAINING) or key in layers for key, each in found.items()):
+    if any(map(_part_of_training(call), found.values())):
         return "what it names of the model"
     read = [*reached(*python)]
     names = {name for each in read if inspect.isfunction(each) for part in codes(each.__code__)
@@ -474,13 +481,9 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     if both := stored & names:
         return min(both)
     mutable = (
-        each for each in read if id(each) in found and (isinstance(each, _MUTABLE) or _is_own_object(each))
+        each for each in read if id(each) in found and (isinstance(each, _MUTABLE) or is_of_script(each))
     )
     return next((f"a {type(each).__name__}" for each in mutable), "")
-
-
-def _is_own_object(thing: Any) -> bool:
-    return not isinstance(thing, type) and not inspect.isroutine(thing) and is_own(type(thing).__module__)
 
 
 def _random_states() -> list[Any]:
@@ -595,19 +598,20 @@ def _parallel_map(call: Call) -> str:
     ahead = _outlives_epochs(call) or _around_batches(call)
     if reason := _reads_training(call) or (ahead and _prefetch(call)):
         return reason
-    at_once = [
-        function
+    found = [
+        (dataset, [(function, _kinds(function)) for function in dataset._functions()])
         for dataset in _datasets(call)
-        for function in dataset._functions()
-        if "Parallel" in type(dataset).__name__ or any("ParallelMap" in kind for kind in _kinds(function))
     ]
     # What stays one call after another is in another order only beside functions that may read what it changes.
-    alone = not any(_kinds(each) & PYTHON or _resources(each) for each in at_once)
-    for dataset in _datasets(call):
+    beside = any(
+        _at_once(dataset, kinds) and (kinds & PYTHON or _resources(function))
+        for dataset, functions in found
+        for function, kinds in functions
+    )
+    for dataset, functions in found:
         name = type(dataset).__name__
-        for function in dataset._functions():
-            kinds = _kinds(function)
-            if alone and not any(function is each for each in at_once):
+        for function, kinds in functions:
+            if not beside and not _at_once(dataset, kinds):
                 continue
             if _changes(function, kinds):
                 return "A function of the pipeline changes what its other calls read."
@@ -620,6 +624,11 @@ def _parallel_map(call: Call) -> str:
             if watch.found:
                 return f"A function of the pipeline changes {watch.found}, which it would in another order."
     return ""
+
+
+def _at_once(dataset: Any, kinds: Iterable[str]) -> bool:
+    """Return whether a dataset may call a function with these operations, or one in it, several times at once."""
+    return "Parallel" in type(dataset).__name__ or any("ParallelMap" in kind for kind in kinds)
 
 
 def _changes(function: Any, kinds: Iterable[str]) -> bool:

@@ -36,7 +36,7 @@ def reached(*starts: Any) -> Iterator[Any]:
             named |= _attributes(thing)
             waiting += _next(thing)
         if not waiting:
-            owners = [each for each in seen.values() if _is_of_script(each)]
+            owners = [each for each in seen.values() if is_of_script(each)]
             found = [inspect.getattr_static(each, name, None) for each in owners for name in named]
             waiting += [each for each in found if id(each) not in seen]
 
@@ -82,7 +82,8 @@ def _attributes(thing: Any) -> set[str]:
     return texts.union(*(part.co_names for part in codes(code)))
 
 
-def _is_of_script(thing: Any) -> bool:
+def is_of_script(thing: Any) -> bool:
+    """Return whether a thing is an object of a class of the script."""
     return not isinstance(thing, type) and is_own(type(thing).__module__)
 
 

@@ -196,9 +196,8 @@ def _scratch(script: Script) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=sites.SCRATCH)).resolve()
     root = source.parents[script.depth]
     links = _mirror(root, folder, most=20_000)
-    path = folder / source.relative_to(root)
     _folders.add(folder)
-    _place(script, source, path, root, folder, links)
+    path = _place(script, root, folder, links)
     _copy_small(links)
     if watch := _watch():
         watch.add(folder)
@@ -207,10 +206,14 @@ def _scratch(script: Script) -> Path:
     return path
 
 
-def _place(script: Script, source: Path, path: Path, root: Path, folder: Path, links: list[Path]) -> None:
-    """Write a script to its path in a scratch folder; if it is a link, to where that leads, with what is beside it."""
+def _place(script: Script, root: Path, folder: Path, links: list[Path]) -> Path:
+    """Write a script to its path in a scratch folder, which is returned.
+
+    If it is a link, to where that leads, with what is beside it; `links` gets those to the user's files there.
+    """
+    source = Path(script.path)
+    path = target = folder / source.relative_to(root)
     real, top = Path(os.path.realpath(source)), Path(os.path.realpath(root))
-    target = path
     if source.is_symlink() and not script.depth:
         if real.is_relative_to(top):
             target = folder / real.relative_to(top)
@@ -223,6 +226,7 @@ def _place(script: Script, source: Path, path: Path, root: Path, folder: Path, l
         path.symlink_to(target)
     target.unlink(missing_ok=True)
     target.write_text(script.text, encoding="utf-8")
+    return path
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
@@ -441,9 +445,9 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
         module.__spec__ = ModuleSpec(script.module, None, origin=str(path))
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
-    folder = path.parents[script.depth]
     # Of a link, Python takes where it leads.
-    sys.path[:0] = [str(folder) if script.depth else str(path.resolve().parent)]
+    folder = path.parents[script.depth] if script.depth else path.resolve().parent
+    sys.path[:0] = [str(folder)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
         if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour

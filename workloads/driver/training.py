@@ -528,7 +528,8 @@ def _report_variables(job: Job, model: Any) -> None:
         return
     job.metric(COMPUTE_BITS, max(weights, key=lambda bits: weights[bits]))
     # None is trained if the model was frozen after it was compiled.
-    for largest in sorted(model.trainable_variables, key=lambda each: -math.prod(each.shape))[:1]:
+    largest = max(model.trainable_variables, key=lambda each: math.prod(each.shape), default=None)
+    if largest is not None:
         job.metric(f"{VARIABLE_PREFIX}{largest.path}", math.prod(largest.shape))
     if job.gpu:
         for path, why in loops_of_kernels(model):
