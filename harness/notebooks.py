@@ -31,6 +31,8 @@ _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
 _OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
 _ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
+# What !mkdir makes, where a shell would read nothing else in its line.
+_FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./-]+(?:\s+[\w./-]+)*")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
 _HELP = re.compile(r"\?{1,2}\s*[\w.%]+|[\w.%]+\s*\?{1,2}")
 # Magics that work without their sign, where the line is no assignment and no call.
@@ -225,6 +227,8 @@ def _plain_line(line: str) -> str:
     assigned = _ASSIGNED.fullmatch(text)
     if assigned and not _is_python(text):
         return f"{indent}{assigned['target']} = {_value(assigned['magic'])}"
+    if text.startswith("!mkdir "):
+        text = f"%{text[1:]}"
     if text.startswith("%") and not text.startswith("%%"):
         name, _, rest = text[1:].partition(" ")
         code = _LINES[name](rest.strip()) if name in _LINES else ""
@@ -254,6 +258,19 @@ def _environment(rest: str) -> str:
     return f"__import__('os').environ[{name.strip()!r}] = {value.strip()!r}" if sign else ""
 
 
+def _change_folder(path: str) -> str:
+    """Return what changes the folder: IPython stays where it is if there is none."""
+    return f"__import__('os').path.isdir({path!r}) and __import__('os').chdir({path!r})"
+
+
+def _make_folders(rest: str) -> str:
+    """Return what makes folders; "" if a shell would read more than their names."""
+    if not _FOLDERS.fullmatch(rest):
+        return ""
+    names = [each for each in rest.split() if not each.startswith("-")]
+    return f"[__import__('os').makedirs(each, exist_ok=True) for each in {names!r}][:0]"
+
+
 def _run(path: str) -> str:
     if _unquoted(path).endswith(".ipynb"):
         message = f"%run of a notebook is not supported. Save {_unquoted(path)} as a script, and run that."
@@ -266,7 +283,8 @@ _LINES: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("timeit", "prun", "memit"), lambda rest: _OPTIONS.sub("", rest, count=1)),
     "env": _environment,
     "set_env": _environment,
-    "cd": lambda rest: f"__import__('os').chdir({_unquoted(rest)!r})" if rest else "",
+    "cd": lambda rest: _change_folder(_unquoted(rest)) if rest else "",
+    "mkdir": _make_folders,
     "run": lambda rest: _run(rest.split()[-1]) if rest else "",
 }
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.model.analysis import (
+    MOST_SPEEDUP,
     RELIABLE_WIDTH,
     Ablation,
     Analysis,
@@ -117,8 +118,10 @@ def _prediction(ablation: Ablation) -> str:
     if gain.low <= predicted.median <= gain.high:
         return f" ({numbers.factor(predicted.median)} predicted)"
     missed = "" if gain.low <= predicted.high and predicted.low <= gain.high else ": missed"
-    ends = dict.fromkeys((numbers.factor(predicted.low), numbers.factor(predicted.high)))
-    return f" ({' to '.join(ends)} predicted{missed})"
+    low, high = numbers.factor(predicted.low), numbers.factor(predicted.high)
+    if predicted.high >= MOST_SPEEDUP:
+        return f" (at least {low} predicted{missed})"
+    return f" ({' to '.join(dict.fromkeys((low, high)))} predicted{missed})"
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:

@@ -319,7 +319,7 @@ def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
     more = changed(loader.replace("Own()", "Own(workers=4)"), "loader-threads")
     assert "= max(4, 2 * loader.workers), max(20, loader.max_queue_size); model.fit(loader" in more
     one_line = changed(plain().replace(")\nmodel.fit", "); model.fit"), "many-steps")
-    assert "y, 32); model.fit(" in one_line and ast.parse(one_line)
+    assert "y, 32); per_call = " in one_line and ast.parse(one_line)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def plain(arguments: str = "x, y, epochs=2", made: str = SEQUENTIAL) -> str:
 def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fit: str, made: str) -> None:
     text = changed(plain(arguments, made), "many-steps")
     steps = f"{batch} * steps_per_call(len(x), {batch}, 10)  # samples of many steps"
-    assert f"\nper_call = {steps}\ntrain_many_steps(model, x, y, {batch})\nmodel.fit(" in text
+    assert f"\ntrain_many_steps(model, x, y, {batch})\nper_call = {steps}\nmodel.fit(" in text
     fit = fit.replace("BATCHES", "shuffled(len(x), per_call)")
     assert text.endswith(f"model.fit({fit}steps_per_epoch=len(x) // per_call)\n")
 
@@ -590,10 +590,26 @@ def test_only_the_calls_that_were_made_are_changed() -> None:
 
 
 def test_an_argument_goes_to_the_innermost_call_that_takes_it() -> None:
-    text = "super().compile(**settings)\nmodel.compile('adam')\n"
+    text = "def made(**settings):\n    super().compile(**settings)\nmodel.compile('adam')\n"
     chain = [end_of(text, "super().compile(**settings)"), end_of(text, "model.compile('adam')")]
     changed = applied(text, at_sites(fixes_for(text, "cpu"), [chain]).values())
-    assert changed.startswith("super().compile(**settings)\nmodel.compile('adam', ")
+    assert "    super().compile(**settings)\nmodel.compile('adam', " in changed
+
+
+@pytest.mark.parametrize(
+    ("settings", "called", "made"),
+    [
+        ("cfg = {'loss': 'mse'}", "**cfg", '**cfg | {"jit_compile": True}'),
+        ("cfg = dict(loss='mse')", "optimizer, **cfg", 'optimizer, **cfg | {"jit_compile": True}'),
+        ("import conf", "**conf.COMPILE", '**conf.COMPILE | {"jit_compile": True}'),
+        ("cfg = {'jit_compile': True}", "**cfg", "**cfg"),
+        ("one, two = {}, {}", "**one, **two", "**one, **two"),
+        ("cfg = {}", "**(cfg or {})", "**(cfg or {})"),
+    ],
+)
+def test_settings_in_a_dict_get_an_argument_more(settings: str, called: str, made: str) -> None:
+    text = f"{HEAD}{settings}\nmodel.compile({called})\nmodel.fit(x, y)\n"
+    assert f"model.compile({made})" in changed(text, "xla")
 
 
 def test_remedies_of_no_call_apply_wherever_training_is() -> None:

@@ -155,6 +155,21 @@ def test_files_variables_and_folders_of_magics(tmp_path: Path, monkeypatch: pyte
     assert (names["found"], names["size"], names["more"]) == ("a b", "8", 1)
 
 
+def test_folders_are_made_and_entered_as_in_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed(
+        plain_cell("!mkdir -p models/best logs\n%cd models\n%cd left_out_by_git_clone\nopen('here', 'w')")
+    )
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == [
+        "logs", "models", "models/best", "models/here",
+    ]  # fmt: skip
+    assert left_out("\n".join(plain_cell("!mkdir -p $HOME/a\n!mkdir a && cd a"))) == [
+        "!mkdir -p $HOME/a", "!mkdir a && cd a",
+    ]  # fmt: skip
+
+
 def test_what_a_program_would_have_printed_is_left_out():
     cell = "files = !ls\nif files:\n    n = !nproc"
     text = script_of(notebook(cell), Path("own.ipynb"))

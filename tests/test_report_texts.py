@@ -78,7 +78,8 @@ def test_a_loader_that_uses_one_cpu_is_serial_only_if_one_thread_was_as_fast() -
 @pytest.mark.parametrize(
     ("ends", "told"),
     [((2.0, 2.1, 2.2), "(2.10× predicted)"), ((1.5, 4.0, 9.0), "(1.50× to 9.00× predicted)"),
-     ((3.0, 4.0, 9.0), "(3.00× to 9.00× predicted: missed)")],
+     ((3.0, 4.0, 9.0), "(3.00× to 9.00× predicted: missed)"),
+     ((1.5, 4.0, 1000.0), "(at least 1.50× predicted)")],
 )  # fmt: skip
 def test_a_prediction_that_is_not_what_was_measured_is_shown_with_its_interval(ends, told) -> None:
     low, middle, high = ends

@@ -19,6 +19,7 @@ from harness.analysis.utilisation import (
 from harness.fixes import precision, rule_of
 from harness.fixes.rule import Safety
 from harness.model.analysis import (
+    MOST_SPEEDUP,
     Ablation,
     Cause,
     Estimate,
@@ -119,9 +120,9 @@ def _rank(finding: Finding) -> tuple[int, float]:
 def speedup_without(share: float) -> float:
     """Return the predicted speedup from removing a cause with this share of the time, 0 to 1.
 
-    Capped at 1000, the accuracy to which the remaining time is known.
+    MOST_SPEEDUP at most.
     """
-    return 1.0 / max(1.0 - share, 0.001)
+    return 1.0 / max(1.0 - share, 1 / MOST_SPEEDUP)
 
 
 _Facts = Mapping[str, float | None]

@@ -64,8 +64,8 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
     given = size is not None and "validation_data" in arguments
     held_out = source.with_keyword(fit, "validation_batch_size", batch) if given else []
     before = source.statements_before(fit, [
-        f"per_call = {batch} * {count}  # samples of many steps",
         f"train_many_steps({model}, {x}, {y}, {batch})",
+        f"per_call = {batch} * {count}  # samples of many steps",
     ])  # fmt: skip
     if before is None:
         return []

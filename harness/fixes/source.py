@@ -259,8 +259,19 @@ class Source:
         given = argument(call, name)
         if given is not None:
             return [] if self.words(given) == value else [self.replace(given, value)]
-        if any(each.arg is None for each in call.keywords):
-            return []  # **settings may have it
+        settings = [each.value for each in call.keywords if each.arg is None]
+        if settings:  # they may have it
+            known = self.setting(settings[0], name)
+            handed_on = {each.args.kwarg.arg for each in self.functions() if each.args.kwarg}
+            if (
+                len(settings) > 1
+                or not isinstance(settings[0], (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Dict))
+                or self.words(settings[0]) in handed_on
+                or (known and self.words(known) == value)
+            ):
+                return []
+            _, end = self._span(settings[0])
+            return [Edit(start=end, end=end, text=f' | {{"{name}": {value}}}')]
         arguments = [*call.args, *(each.value for each in call.keywords)]
         _, end = self._span(call)
         if not arguments:
@@ -273,6 +284,16 @@ class Source:
         behind = re.finditer(rb"#[^\n]*|(\))", self._bytes[start : end - 1])
         start += max((each.end() for each in behind if each.group(1)), default=0)
         return [Edit(start=start, end=start, text=f", {name}={value}")]
+
+    def setting(self, settings: ast.expr, name: str) -> ast.expr | None:
+        """Return the value under a name in a dict that is given as `**settings`, as far as its display tells."""
+        shown = self.value_of(settings.id) if isinstance(settings, ast.Name) else settings
+        if isinstance(shown, ast.Call) and name_of(shown) == "dict":
+            return argument(shown, name)
+        if not isinstance(shown, ast.Dict):
+            return None
+        named = zip(shown.keys, shown.values, strict=True)
+        return next((value for key, value in named if getattr(key, "value", None) == name), None)
 
     def keyword_at(self, calls: Iterable[ast.Call], name: str, value: str) -> list[Edit]:
         """Return the edits that give calls a keyword argument, which apply as those of `at`."""

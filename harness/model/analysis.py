@@ -266,6 +266,10 @@ class Cause(StrEnum):
     IMPOSSIBLE = "impossible measurement", (), True
 
 
+# No prediction is above this: the accuracy to which the time without a part is known.
+MOST_SPEEDUP = 1000.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
     """The measured speedup of the baseline without some parts of its step.

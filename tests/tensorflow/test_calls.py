@@ -476,6 +476,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ),
         ("class Own(Exception):\n    __str__ = None\nraise Own", "train.py:18: Own."),
         ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
+        ("if len(x) == 1:\n    made().fit(x, y)", "train.py:17: train.py ended before this call of fit"),
         ("made().fit(x[:0], y[:0])", "no samples"),
         ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),
         ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),

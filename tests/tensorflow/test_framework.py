@@ -168,13 +168,20 @@ def batches():
         yield 1
 def alone():
     return executor.submit(time.sleep, 0.02).result() or 1
-made = [batches(), iter(alone, None), iter([1] * 9), iter([])]
+package = {"__name__": "package"}
+exec(compile(
+    "import time\\ndef within():\\n    time.sleep(0.02)\\n    return 1\\ndef resized(): return within()",
+    "/lib/site-packages/package.py", "exec",
+), package)
+def loaded():
+    return package["resized"]()
+made = [batches(), iter(alone, None), iter([1] * 9), iter([]), iter(loaded, None)]
 print(json.dumps([profile(each, 2, 0.2) for each in made]))
 """
 
 
 def test_functions_of_a_loader_have_the_times_of_its_own_thread(execute):
-    split, waiting, ready, ended = execute(PROFILE)
+    split, waiting, ready, ended, packaged = execute(PROFILE)
     (first, computed), (second, waited) = split.items()
     assert first.startswith("computed, ") and 0.019 < computed < 0.04
     assert second.startswith("waited, ") and 0.009 < waited < 0.03
@@ -183,6 +190,7 @@ def test_functions_of_a_loader_have_the_times_of_its_own_thread(execute):
         "waiting inside the standard library has the name of what was called"
     )
     assert list(ready) == ["iteration"] and ended == {}
+    assert [*packaged] == ["resized, package.py:5"], "what the script calls is named, not what that calls"
 
 
 HOST_FED_STEPS = """

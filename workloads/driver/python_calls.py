@@ -238,8 +238,10 @@ def _split(seconds: Mapping[_Function, Mapping[_Function, float]]) -> list[tuple
         called = {} if _is_standard(node) else seconds.get(node, {})
         others = {key: value for key, value in called.items() if key not in seen}
         largest = max(others, key=lambda key: others[key], default=node)
-        # A function that spends this share of its time in one other function is replaced by that one.
-        if others.get(largest, 0.0) < 0.7 * whole:
+        # A function that spends this share of its time in one other function is replaced by that one, unless that would
+        # lead from the script into a package.
+        leaves = node is not _THREAD and _is_installed(largest) and not _is_installed(node)
+        if others.get(largest, 0.0) < 0.7 * whole or leaves:
             break
         node, whole = largest, others[largest]
         seen.add(node)
@@ -255,8 +257,11 @@ def _split(seconds: Mapping[_Function, Mapping[_Function, float]]) -> list[tuple
 
 
 def _is_standard(function: _Function) -> bool:
-    file = function[0]
-    return file.startswith(_STANDARD) and "-packages" not in file
+    return function[0].startswith(_STANDARD) and not _is_installed(function)
+
+
+def _is_installed(function: _Function) -> bool:
+    return "-packages" in function[0]
 
 
 def _label(function: _Function) -> str:

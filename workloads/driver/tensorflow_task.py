@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from workloads.cells import difference
+from workloads.cells import difference, place
 from workloads.driver import (
     breakdown,
     devices,
@@ -190,9 +190,7 @@ class ScriptRun:
                 self._take(job, other)
             elif not found:
                 elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
-                raise ScriptError(
-                    _no_call(Path(text.path).name, spec.call, trained=trained, elsewhere=elsewhere)
-                )
+                raise ScriptError(_no_call(text, spec.call, trained=trained, elsewhere=elsewhere))
             if marked.done and not job.meter.written:
                 raise ScriptError(
                     f"The loop of {Path(text.path).name} ended after {job.meter.steps + 1} steps, before it was "
@@ -380,7 +378,8 @@ class ScriptRun:
                     "script ends it, leave that out."
                 )
             if is_caught():
-                explained += f" The script catches it: for a later call, use --call {self._spec.call + 1}."
+                later = f"--call {self._spec.call + 1}"
+                explained += f" The script catches it: if it trains again after that, {later} measures that."
             return kind(explained)
         return error
 
@@ -478,7 +477,8 @@ def _has_fork_server() -> bool:
     return getattr(server, "_forkserver_pid", None) is not None
 
 
-def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
+def _no_call(text: Script, number: int, *, trained: bool, elsewhere: bool) -> str:
+    name = Path(text.path).name
     if elsewhere and not trained:
         return (
             f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
@@ -491,11 +491,18 @@ def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
             f"{name} calls fit fewer than {number} times, as earlier calls train for one step only. Choose another "
             "--call."
         )
+    calls = calls_of_fit(ast.parse(text.text))
     if trained:
-        text = f"{name} trains in a loop of its own. Mark"
+        told = f"{name} trains in a loop of its own. Mark"
+    elif calls:
+        told = (
+            f"{place(name, text.text, calls[0].lineno)}: {name} ended before this call of fit, and made no other. See "
+            "whether an argument, a variable of the environment or a file of an earlier run makes it skip the "
+            "training. If it trains in a loop of its own, mark"
+        )
     else:
-        text = f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark"
+        told = f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark"
     return (
-        f"{text} the end of each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number "
+        f"{told} the end of each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number "
         "of samples."
     )
