@@ -49,7 +49,12 @@ def fix(finding: Finding | None) -> str:
         return "less work in on_epoch_end, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
         return "more samples per epoch, validation less often (validation_freq)"
-    if finding and finding.cause is Cause.INPUT and finding.facts.get("one_cpu"):
+    if (
+        finding
+        and finding.cause is Cause.INPUT
+        and finding.facts.get("one_cpu")
+        and "fast_alone" not in finding.facts
+    ):
         return "parallelize the input pipeline with tf.data"
     if finding and "larger" in finding.facts:
         times = numbers.ratio(finding.facts["larger"])
@@ -97,6 +102,8 @@ def _input(finding: Finding) -> str:
             f"Training will slow down: it drew on a buffer, or cheaper samples came first. Alone, the input makes "
             f"{numbers.number(facts['later'])} samples/s."
         )
+    if facts.get("fast_alone"):
+        return "The pipeline alone is fast enough, but not beside the training: both need the CPUs."
     if facts.get("serial"):
         return "The loader is serial: it prepares one sample at a time."
     if used and cpus and used >= 0.85 * cpus:

@@ -52,6 +52,16 @@ def with_metrics(played: Run, **values: float) -> Run:
     return replace(played, trials=trials)
 
 
+def with_params(played: Run, **params: bool) -> Run:
+    trials = [
+        replace(
+            each, variants=tuple(replace(info, params={**info.params, **params}) for info in each.variants)
+        )
+        for each in played.trials
+    ]
+    return replace(played, trials=tuple(trials))
+
+
 @pytest.mark.parametrize(
     ("metrics", "cause"),
     [
@@ -75,13 +85,7 @@ def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause)
 )
 def test_time_between_calls_of_predict_is_not_that_of_training(params: dict[str, bool], advice: str) -> None:
     played = with_metrics(run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0), **{BETWEEN_EPOCHS: 0.2})
-    trials = [
-        replace(
-            each, variants=tuple(replace(info, params={**info.params, **params}) for info in each.variants)
-        )
-        for each in played.trials
-    ]
-    finding = first(replace(played, trials=tuple(trials)))
+    finding = first(with_params(played, **params))
     assert finding.cause is Cause.EPOCHS
     assert advice in fix(finding)
     assert ("validation" in explanation(finding)) is ("validates" in params)
@@ -100,7 +104,11 @@ def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:
     assert (finding.cause, finding.ablation.variant) == (Cause.INPUT, WITHOUT_INPUT)
     assert finding.ablation.predicted.median == pytest.approx(finding.ablation.gain.median, rel=0.25)
     serial = {**INPUT, INPUT_ONLY: taking(8), BASELINE: taking(18), CUSTOM_LOOP: taking(18, wait_share=0.44)}
-    assert first(run({"gpu0": serial}, noise=0.001, min_accuracy=0)).cause is Cause.OVERLAP
+    played = run({"gpu0": serial}, noise=0.001, min_accuracy=0)
+    assert first(played).cause is Cause.OVERLAP
+    finding = first(with_params(played, prefetches=True))
+    assert finding.cause is Cause.INPUT
+    assert "not beside the training" in explanation(finding) and "prefetch" not in fix(finding)
     assert first(run({"gpu0": FRAMEWORK}, accuracy=0.01, min_accuracy=0.5)).cause is Cause.NOT_LEARNING
     finding = first(run({"gpu0": {**FRAMEWORK, MODEL_ONLY: taking(80)}}, noise=0.001, min_accuracy=0))
     assert finding.cause is Cause.IMPOSSIBLE and finding.share.median > 0.9

@@ -56,6 +56,11 @@ class Case:
         """Whether the script's call validates after epochs."""
         return any(params.get("validates") is True for params in self._chosen())
 
+    @property
+    def prefetches(self) -> bool:
+        """Whether the script's pipeline ends with a prefetch."""
+        return any(params.get("prefetches") is True for params in self._chosen())
+
     def _chosen(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the script has chosen, in each trial."""
         return (info.params for trial in self.trials for info in trial.variants if info.variant == BASELINE)

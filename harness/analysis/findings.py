@@ -227,8 +227,13 @@ def _input(case: Case, time: StepTime) -> Cause:
     share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
     if stalled is not None and share and stalled >= MIN_DISK_SHARE * share:
         return Cause.DISK
+    return Cause.OVERLAP if _is_fast_alone(case) and not case.prefetches else Cause.INPUT
+
+
+def _is_fast_alone(case: Case) -> bool:
+    """Return whether the pipeline alone is at least as fast as the model."""
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
-    return Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
+    return bool(feed and model and feed >= model)
 
 
 def _later_input(case: Case, time: StepTime) -> Finding | None:
@@ -255,6 +260,7 @@ def _use(case: Case) -> _Facts:
         "cpus": case.cpus,
         "serial": None if serial is None else float(serial),
         "one_cpu": None if one_cpu is None else float(one_cpu),
+        "fast_alone": 1.0 if _is_fast_alone(case) else None,
     }
 
 

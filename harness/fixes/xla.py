@@ -2,8 +2,8 @@
 
 XLA fuses operations into fewer kernels, which launches less and reads memory less often.
 
-Safety: rounding differs, as between two devices; the first step takes longer; an index outside a table is moved to its
-edge, and no error. Not offered to a script that checks
+Safety: rounding differs, as between two devices; the first step takes longer, as does the first of each shape in
+evaluate and predict; an index outside a table is moved to its edge, and no error. Not offered to a script that checks
 its values, because XLA leaves assertions out.
 """
 

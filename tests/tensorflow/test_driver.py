@@ -250,10 +250,13 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
             "an absolute path, with --mount",
         ),
         (BEYOND, " steps, where the script trains 6: measuring takes longer"),
-        ("try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)", "use --call 2."),
+        (
+            "try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)",
+            "--call 2 measures that.",
+        ),
         (
             "def run():\n    made().fit(x, y[:3])\ntry:\n    run()\nexcept Exception:\n    pass",
-            "use --call 2.",
+            "--call 2 measures that.",
         ),
     ],
 )

@@ -360,6 +360,21 @@ def test_a_whole_training_is_counted_exactly(drive, text, steps, samples):
         assert f"Keras ran steps: {steps}\n" in done.log
 
 
+@pytest.mark.parametrize(
+    ("end", "prefetches"),
+    [
+        (".prefetch(2)", True),
+        (".prefetch(2).with_options(tf.data.Options())", True),
+        (".prefetch(2).map(lambda a, b: (a, b))", False),
+        ("", False),
+    ],
+)
+def test_whether_a_pipeline_ends_with_a_prefetch_is_told(drive, end, prefetches):
+    done = drive(f"{HEAD}made().fit({PAIRS}.batch(8){end})\n", steps=4)
+    (event,) = done.of("variant", variant=BASELINE)
+    assert event["params"].get("prefetches", False) is prefetches
+
+
 def test_every_step_of_an_endless_generator_counts(drive):
     """Its seven steps an epoch are fewer than those that make one call without launches."""
     text = HEAD + (

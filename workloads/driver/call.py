@@ -22,7 +22,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.generators import renewed
-from workloads.driver.pipelines import read_alone
+from workloads.driver.pipelines import class_of, read_alone
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling
 
@@ -183,6 +183,14 @@ class Call:
     def is_pipeline(self) -> bool:
         """Whether the input is the script's own tf.data pipeline."""
         return isinstance(self.arguments["x"], tf.data.Dataset)
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the input is a pipeline that ends with a prefetch, and at most options after it."""
+        last = self.arguments["x"] if self.is_pipeline else None
+        while last is not None and class_of(last) == "OptionsDataset":
+            (last,) = last._inputs()
+        return last is not None and class_of(last) == "PrefetchDataset"
 
     @property
     def in_python(self) -> bool:
@@ -353,6 +361,7 @@ class Call:
             "precision": _precision(model, policy),
             **({"python_input": True} if self.in_python else {}),
             **({"validates": True} if self.validates else {}),
+            **({"prefetches": True} if self.prefetches else {}),
         }
 
     def keep_state(self) -> None:
