@@ -74,6 +74,8 @@ def advice(finding: Finding | None) -> str:
         return ""
     if "larger" in finding.facts:
         return fix(finding)
+    if finding.cause is Cause.EPOCHS and finding.ablation:
+        return f"{fix(finding)}: one long epoch was {numbers.ratio(finding.ablation.gain.median)} as fast"
     if finding.refused:
         return f"{fix(finding)}, but not by a change of lines alone: {finding.refused.rstrip('.')}"
     return f"untested: {fix(finding)}"

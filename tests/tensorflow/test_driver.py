@@ -269,6 +269,17 @@ def test_an_error_that_nobody_catches_names_no_other_call(drive):
     assert "--call" not in drive(text, code=1).message
 
 
+@pytest.mark.parametrize(("pause_s", "told"), [(0, True), (0.5, False)])
+def test_a_thread_of_the_script_that_is_busy_beside_the_training_is_named(drive, pause_s, told):
+    text = HEAD + (
+        "import threading, time\ndef upload():\n    while True:\n"
+        f"        sum(range(30000))\n        time.sleep({pause_s})\n"
+        "threading.Thread(target=upload, daemon=True, name='agent').start()\nmade().fit(x, y, 8, epochs=9)\n"
+    )
+    warnings = [each["message"] for each in drive(text, steps=300).of("warning")]
+    assert any("threads of train.py took CPU time (agent" in each for each in warnings) is told
+
+
 def test_a_missing_gpu_is_an_error(drive):
     done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
     (error,) = done.of("error")

@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
@@ -51,6 +51,7 @@ from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import is_caught
 from workloads.driver.stand_ins import mounted, plotting
+from workloads.driver.threads import BusyThreads
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
 from workloads.fits import calls_of_fit
@@ -324,10 +325,10 @@ class ScriptRun:
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
         serves = generation.as_written if call.new_tokens else inference.as_written
         measure = training.as_written if self._spec.requests is None else serves
+        threads = BusyThreads()
         result = measure(job, call)
-        if self._first and job.meter.samples and job.meter.whole_samples and not self._spec.steps:
-            call_s = job.meter.step_ns * job.meter.steps / job.meter.samples * job.meter.whole_samples / 1e9
-            if said := self._preparation.described(Path(self._text.path).name, call_s):
+        if self._first:
+            for said in filter(None, self._beside(job, threads)):
                 self._events.warning(said)
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
@@ -339,6 +340,14 @@ class ScriptRun:
         if job.variant != BASELINE and self._spec.evaluate and self._results.begun_count(job.variant) <= 1:
             self._report_script(job.variant)
         return result
+
+    def _beside(self, job: Job, threads: BusyThreads) -> Iterator[str]:
+        """Yield sentences on what takes time beside the measured call; "" where there is nothing to tell."""
+        name, meter = Path(self._text.path).name, job.meter
+        yield threads.described(name)
+        if meter.samples and meter.whole_samples and not self._spec.steps:
+            call_s = meter.step_ns * meter.steps / meter.samples * meter.whole_samples / 1e9
+            yield self._preparation.described(name, call_s)
 
     def _measure_part(self, call: Call, variant: str) -> None:
         """Measure a variant of the breakdown, which is made of the call; raise Needless if it tells nothing."""
