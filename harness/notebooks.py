@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ _BODIES = ("time", "timeit", "capture", "prun", "memit")
 _OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
 _ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
 # What !mkdir makes, where a shell would read nothing else in its line.
-_FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./-]+(?:\s+[\w./-]+)*")
+_FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./~${}'\"-]+(?:\s+[\w./~${}'\"-]+)*")
+# What IPython replaces in the line of a magic.
+_VALUE = re.compile(r"\{(?P<code>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
 _HELP = re.compile(r"\?{1,2}\s*[\w.%]+|[\w.%]+\s*\?{1,2}")
 # Magics that work without their sign, where the line is no assignment and no call.
@@ -253,29 +256,67 @@ def _unquoted(text: str) -> str:
     return text.strip().strip("\"'")
 
 
+def _expanded(text: str) -> str:
+    """Return the expression that IPython makes of a magic's text, with `{expressions}` and `$variables` in it."""
+    parts, end = list[str](), 0
+    for found in _VALUE.finditer(text):
+        parts += [repr(text[end : found.start()])] if found.start() > end else []
+        name, end = found["name"], found.end()
+        parts.append(f"str(globals().get({name!r}, {found[0]!r}))" if name else f"str({found['code']})")
+    parts += [repr(text[end:])] if text[end:] or not parts else []
+    return " + ".join(parts)
+
+
+def _words(rest: str) -> list[str]:
+    """Return the words of a magic's line; [] if a quote in it has no end."""
+    try:
+        return shlex.split(rest)
+    except ValueError:
+        return []
+
+
 def _environment(rest: str) -> str:
     name, sign, value = rest.partition("=") if "=" in rest else rest.partition(" ")
-    return f"__import__('os').environ[{name.strip()!r}] = {value.strip()!r}" if sign else ""
+    return f"__import__('os').environ[{name.strip()!r}] = {_expanded(value.strip())}" if sign else ""
 
 
-def _change_folder(path: str) -> str:
+def _change_folder(rest: str) -> str:
     """Return what changes the folder: IPython stays where it is if there is none."""
-    return f"__import__('os').path.isdir({path!r}) and __import__('os').chdir({path!r})"
+    if not rest:
+        return ""
+    text = _unquoted(rest)
+    folder = (
+        f"__import__('os').path.expanduser({_expanded(text)})" if text.startswith("~") else _expanded(text)
+    )
+    return f"with __import__('contextlib').suppress(OSError): __import__('os').chdir({folder})"
 
 
 def _make_folders(rest: str) -> str:
     """Return what makes folders; "" if a shell would read more than their names."""
     if not _FOLDERS.fullmatch(rest):
         return ""
-    names = [each for each in rest.split() if not each.startswith("-")]
-    return f"[__import__('os').makedirs(each, exist_ok=True) for each in {names!r}][:0]"
+    names = ", ".join(_expanded(each) for each in _words(rest) if not each.startswith("-"))
+    folder = "__import__('os').path.expandvars(__import__('os').path.expanduser(each))"
+    return f"[__import__('os').makedirs({folder}, exist_ok=True) for each in [{names}]][:0]"
 
 
-def _run(path: str) -> str:
-    if _unquoted(path).endswith(".ipynb"):
-        message = f"%run of a notebook is not supported. Save {_unquoted(path)} as a script, and run that."
+def _run(rest: str) -> str:
+    """Return what runs a file, or a module (-m), with its arguments, as the main program that IPython makes of it."""
+    words, module, main = _words(rest), False, "__main__"
+    while words and words[0].startswith("-"):
+        module, main = module or words[0] == "-m", "module" if words[0] == "-n" else main
+        words = words[1:]
+    if not words:
+        return ""
+    name, *arguments = words
+    if name.endswith(".ipynb"):
+        message = f"%run of a notebook is not supported. Save {name} as a script, and run that."
         return f"raise NotImplementedError({message!r})"
-    return f"globals().update(__import__('runpy').run_path({path!r}))"
+    name += "" if module or "." in name.rpartition("/")[2] or "{" in name or "$" in name else ".py"
+    given = f"[{', '.join(map(_expanded, (name, *arguments)))}]"
+    run = f"__import__('runpy').run_{'module' if module else 'path'}({_expanded(name)}, run_name={main!r})"
+    made = f"{{name: value for name, value in {run}.items() if not name.startswith('__')}}"
+    return f"with __import__('unittest.mock').mock.patch('sys.argv', {given}): globals().update({made})"
 
 
 _LINES: Mapping[str, Callable[[str], str]] = {
@@ -283,9 +324,9 @@ _LINES: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("timeit", "prun", "memit"), lambda rest: _OPTIONS.sub("", rest, count=1)),
     "env": _environment,
     "set_env": _environment,
-    "cd": lambda rest: _change_folder(_unquoted(rest)) if rest else "",
+    "cd": _change_folder,
     "mkdir": _make_folders,
-    "run": lambda rest: _run(rest.split()[-1]) if rest else "",
+    "run": _run,
 }
 
 
