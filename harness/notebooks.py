@@ -178,10 +178,10 @@ def plain_cell(source: str) -> list[str]:
         text = "\n".join(body)
         return [*before, setup or _comment(lines[first]), *(body if _is_python(text) else _plain_lines(body))]
     if name in ("writefile", "file") and rest:
-        *options, file = rest.split()
+        *options, file = _words(rest) or [rest]
         mode = "a" if "-a" in options or "--append" in options else "w"
         content = "\n".join(body) + "\n"
-        written = f"print({content!r}, file=open({_unquoted(file)!r}, {mode!r}), end='')"
+        written = f"print({content!r}, file=open({_expanded(file)}, {mode!r}), end='')"
         return [*before, written, *(f"# {line}".rstrip() for line in body)]
     return [*before, *_not_run(lines[first:])]
 
@@ -284,7 +284,7 @@ def _change_folder(rest: str) -> str:
     """Return what changes the folder: IPython stays where it is if there is none."""
     if not rest:
         return ""
-    text = _unquoted(rest)
+    text = _unquoted(rest.removeprefix("-q "))
     folder = (
         f"__import__('os').path.expanduser({_expanded(text)})" if text.startswith("~") else _expanded(text)
     )

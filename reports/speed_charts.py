@@ -119,7 +119,7 @@ def trials_figure(analysis: Analysis) -> Figure | None:
             "colour": device_colour(case.device),
         }
         for case, variant, result in analysis.variants
-        if variant in (BASELINE, TUNED) and result.throughput.n > 1
+        if variant in (BASELINE, TUNED) and len(result.trial_throughputs) > 1
         for trial_id, throughput in zip(result.trial_ids, result.trial_throughputs, strict=True)
     ]
     if not records:

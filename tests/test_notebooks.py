@@ -149,6 +149,8 @@ def test_files_variables_and_folders_of_magics(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     printed(plain_cell("%%writefile helper.py\nsize = '''8'''\n\n"))
     printed(plain_cell("%%writefile -a helper.py\nmore = 1"))
+    printed(plain_cell("%%file 'of {number} words.txt'\ntext"), number=3)
+    assert Path("of 3 words.txt").read_text() == "text\n"
     assert Path("helper.py").read_text() == "size = '''8'''\n\n\nmore = 1\n"
     names = printed(
         plain_cell("%env TFBENCH_TEST=a b\n%run helper.py\nimport os\nfound = os.environ['TFBENCH_TEST']")
@@ -185,7 +187,7 @@ def test_folders_are_made_and_entered_as_in_a_notebook(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     printed(
-        plain_cell("!mkdir -p models/best logs\n%cd models\n%cd left_out_by_git_clone\nopen('here', 'w')")
+        plain_cell("!mkdir -p models/best logs\n%cd -q models\n%cd left_out_by_git_clone\nopen('here', 'w')")
     )
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == [
         "logs", "models", "models/best", "models/here",

@@ -118,7 +118,7 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 
 # Packages that stand-ins replace if they are missing.
-PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
+PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly")
 
 # Modules whose distribution has another name.
 _DISTRIBUTIONS: Mapping[str, str] = {

@@ -78,10 +78,16 @@ def test_plots_are_left_out_and_told(drive):
         "fig, (one, two) = plt.subplots(1, 2)\nfig, (_, (_, axis)) = plt.subplots(2, ncols=2)\n"
         "line, = one.plot(x)\ncounts, bins, _ = axis.hist(x)\nfig, axis = plt.subplots()\naxis.set_title('a')\n"
         "fig, ((axis,),) = plt.subplots(squeeze=False)\none, two = fig.subplots(nrows=2)\n"
-        "make_subplots(rows=2).add_trace(1)\nmade().fit(x, y, 8)"
+        "make_subplots(rows=2).add_trace(1)\nfrom mpl_toolkits.mplot3d import Axes3D\nplt.__version__ > '1'\n"
+        "made().fit(x, y, 8)"
     )
     warnings = drive(HEAD + text).of("warning")
-    assert [each["message"].split()[0] for each in warnings] == ["matplotlib", "plotly"]
+    assert [each["message"].split()[0] for each in warnings] == ["matplotlib", "plotly", "mpl_toolkits"]
+
+
+def test_a_picture_is_not_read_by_what_stands_in_for_a_plotting_library(drive):
+    text = "import matplotlib.pyplot as plt\nx = np.array([plt.imread('a.png')])\nmade().fit(x, y, 8)"
+    assert "--with matplotlib" in drive(HEAD + text, code=1).message
 
 
 @pytest.mark.parametrize("times", [1, 200])

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.tensorflow.texts import FIT, HEAD, piped
-from workloads.protocol import ACCURACY, BATCH_BYTES, NO_GPU_EXIT, SAMPLES_TRAINED
+from workloads.protocol import ACCURACY, BATCH_BYTES, BETWEEN_EPOCHS, NO_GPU_EXIT, SAMPLES_TRAINED
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
@@ -291,6 +291,29 @@ def test_a_missing_gpu_is_an_error(drive):
 def test_a_script_cannot_hide_an_error_of_its_call(drive):
     hidden = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
     assert len(drive(hidden, code=1).of("error")) == 1
+
+
+def test_a_loss_that_is_no_number_after_the_scripts_last_step_is_told(drive):
+    text = (
+        f"{HEAD}class Falling(keras.optimizers.schedules.LearningRateSchedule):\n"
+        "    def __call__(self, step): return tf.where(step < 39, 0.1, float('nan'))\n"
+        "    def get_config(self): return {}\n"
+        "model = made()\nmodel.compile(keras.optimizers.SGD(Falling()), 'sparse_categorical_crossentropy')\n"
+        "model.fit(x, y, batch_size=8, epochs=3)\n"
+    )
+    done = drive(text, variants=[BASELINE], steps=30)
+    assert any("longer here than in the script" in each["message"] for each in done.of("warning"))
+    assert len(done.of("window", variant=BASELINE)) > 1
+
+
+def test_ends_of_epochs_that_a_callback_skips_take_no_time(drive):
+    text = (
+        f"{HEAD}class Skips(keras.callbacks.Callback):\n"
+        "    def on_train_begin(self, logs=None): self.model._initial_epoch = 2\n"
+        "    def on_epoch_end(self, epoch, logs=None): pass\n"
+        "made().fit(x, y, batch_size=2, epochs=3, callbacks=[Skips()])\n"
+    )
+    assert sum(each["value"] for each in drive(text, steps=4).of("metric", name=BETWEEN_EPOCHS)) < 60
 
 
 def test_a_loss_that_is_no_number_after_the_script_would_have_stopped_is_told(drive):

@@ -34,6 +34,11 @@ def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> Non
         raise TypeError(
             f"{type(model).__name__} has a train_step of its own, which many steps per call would replace"
         )
+    running = getattr(model.train_function, "python_function", model.train_function)
+    if running is not None and not str(running.__module__).startswith("keras."):
+        raise TypeError(
+            f"{type(model).__name__} has a train_function of its own, which many steps per call would replace"
+        )
     samples = _on_device(x), _on_device(y)
     # Variables must exist before the loop.
     if not model.built:

@@ -109,6 +109,8 @@ def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: 
     if batches:
         given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
     FIT(call.model, **{**given, "callbacks": [ends, *own]})
+    if not ends.ended_ns:  # a callback has skipped these epochs, as one that restores a training may
+        return 0.0, 0.0
     length_ns = time.monotonic_ns() - ends.ended_ns
     return (length_ns - ends.validation_ns) / 1e9, ends.validation_ns / 1e9
 

@@ -10,16 +10,20 @@ import copy
 import datetime
 import dis
 import inspect
+import os
 import random
 import re
+import shutil
+import subprocess
 import sys
 import threading
 import time
 import types
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -43,11 +47,36 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
-# Names by which a callback reaches its model, or whatever it likes.
+# Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
+_TO_MODEL = {"model", "_model"}
 _TO_ALL = {
-    "model", "_model", "__dict__", "vars", "getattr", "globals", "get_objects", "get_referrers",
-    "run_functions_eagerly",
+    "__dict__", "vars", "getattr", "setattr", "__setattr__", "delattr", "globals", "get_objects", "get_referrers",
+    "run_functions_eagerly", "exec", "eval",
 }  # fmt: skip
+_TO_VARIABLES = {
+    "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
+    "scatter_update", "scatter_nd_update", "batch_scatter_update", "restore",
+}  # fmt: skip
+_TO_FILES = {
+    "open", "write_text", "write_bytes", "write_file", "save", "savetxt", "savez", "savez_compressed", "tofile",
+    "dump", "to_csv", "to_json", "to_parquet", "to_pickle", "to_hdf", "imwrite", "imsave", "save_img", "GFile",
+    "TFRecordWriter", "rename", "renames", "unlink", "rmtree", "symlink", "symlink_to", "truncate", "touch", "memmap",
+    "File", "create_dataset", "execute", "system", "popen", "Popen", "check_call", "check_output", "urlretrieve",
+    "extractall", "copyfile", "copytree", "copy2", "move",
+}  # fmt: skip
+# Functions that do so under names that others have too.
+_CHANGING_FILES = (os.replace, os.remove, os.link, shutil.copy, subprocess.run)
+# What a callback sets of the model for which no step's Python asks.
+_OF_LOOP = {"stop_training", "learning_rate"}
+# What Keras calls once for each call of its compiled step.
+_LOOPS = {
+    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
+    "make_predict_function",
+}  # fmt: skip
+# Functions by which code sets the state of random generators that others draw from, and methods of such generators.
+_SEEDING = (np.random.seed, np.random.set_state, random.seed, random.setstate, tf.random.set_seed,
+            tf.keras.utils.set_random_seed)  # fmt: skip
+_SEEDING_METHODS = {"seed", "set_state", "setstate", "bit_generator", "jumped", "advance"}
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
 _UNORDERED = PYTHON | {"RngReadAndSkip"}
@@ -62,6 +91,8 @@ _READING = re.compile(
 )
 # Operations that write what a user reads.
 _WRITING = re.compile("^(Print|Write|Save)")
+# Operations of _READING that read no file.
+_VARIABLES = {"ReadVariableOp", "ResourceGather", "LookupTableFind"}
 # Operations that XLA leaves out.
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
@@ -73,8 +104,9 @@ _STORING = {*_WRITING_TO, "STORE_DEREF"}
 # Methods by which code changes what others read, and what they change.
 _CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
-    "discard", "clear", "sort", "reverse", "fill", "put", "setattr",
+    "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto",
 }  # fmt: skip
+_SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
 _MUTABLE = (dict, list, set, deque, np.ndarray)
 # Bytes of a loader that is copied for a trial.
 _MOST_COPIED = 256 << 20
@@ -141,6 +173,8 @@ def _working_beside() -> str:
 
 def _around_batches(call: Call) -> str:
     """Return why callbacks must run around each batch; "" if they need not."""
+    if name := _wrapped(call):
+        return f"The script has put code of its own around {name}, which Keras calls once for each call of a step."
     for callback in call.callbacks:
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
@@ -153,10 +187,33 @@ def _around_batches(call: Call) -> str:
     return ""
 
 
+def _wrapped(call: Call) -> str:
+    """Return the name of a function of Keras' that runs around steps, and which the script replaces; "" without one."""
+    model, kinds = call.model, (tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList)
+    owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
+    for names, places in ((sorted(_LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
+        for name in names:
+            if any(_is_own_function(place[name]) for place in places if name in place):
+                return name
+    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
+    functions = [each for callback in own for found in _methods(type(callback)).values() for each in found]
+    kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
+    return min(_LOOPS & _names_in(reached(*functions, *kept)), default="")
+
+
+def _is_own_function(thing: Any) -> bool:
+    """Return whether a thing is a function of the script, also one that TensorFlow has compiled."""
+    thing = getattr(thing, "python_function", thing)
+    thing = getattr(thing, "__func__", getattr(thing, "func", thing))
+    return callable(thing) and is_own(str(getattr(thing, "__module__", "")))
+
+
 def _acts(callback: Any, hook: str) -> bool:
     """Return whether a method of a callback does more than return, or call what it overrides, which does no more."""
-    owners = [vars(callback), *map(vars, type(callback).__mro__)]
+    owners = [vars(callback), *(vars(each) for each in type(callback).__mro__ if each is not object)]
     if not any(hook in owner for owner in owners) and any("__getattr__" in owner for owner in owners):
+        return True
+    if any("__getattribute__" in owner for owner in owners):
         return True
     for function in (owner[hook] for owner in owners if hook in owner):
         if function is getattr(tf.keras.callbacks.Callback, hook):
@@ -269,8 +326,7 @@ def _cache(call: Call) -> str:
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
     kinds |= {type(each).__name__ for each in before}
-    read = kinds & PYTHON or any(map(_READING.search, kinds))
-    return _changing(call, "what the pipeline reads") if read else ""
+    return _changed_between(call, before, kinds)
 
 
 def _prefetch(call: Call) -> str:
@@ -288,7 +344,8 @@ def _prefetch(call: Call) -> str:
     if not _outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
         return _around_batches(call)
-    return _changing(call, "what the pipeline reads")
+    datasets = [*_datasets(call)]
+    return _changed_between(call, datasets, _kinds_in(datasets) | {type(each).__name__ for each in datasets})
 
 
 def reads_on(call: Call) -> str:
@@ -391,32 +448,179 @@ def _fills_whole(dataset: Any) -> bool:
     return False
 
 
-def _leaves(call: Call, callback: Any) -> bool:
-    """Return whether a callback neither names its model nor reaches a part of the training."""
-    kept = (value for name, value in vars(callback).items() if name not in ("_model", "params"))
-    starts = [*kept, *(each for methods in _methods(type(callback)).values() for each in methods)]
-    names = {name for part in _own_code(reached(*starts)) for name in part.co_names}
-    return not names & _TO_ALL and not _live(call, starts)
-
-
-def _changing(call: Call, what: str, *, model: bool = False) -> str:
-    """Return that a callback or metric may change something between epochs; "" if there are none but Keras' own.
+def _changed_between(call: Call, datasets: Iterable[Any], kinds: Iterable[str]) -> str:
+    """Return that something of the script's may change between epochs what pipelines read; "" if nothing may.
 
     Args:
-        model: it is a part of the training, which a callback reaches or names.
+        kinds: of the operations and datasets of the pipelines.
+    """
+    python = [each for function in functions_of(datasets) for each in _python_functions(function)]
+    found = [each.group() for each in map(_READING.search, kinds) if each]
+    names = set[str]()
+    if python or any(each not in _VARIABLES for each in found):
+        names |= _TO_FILES
+    if python or not _VARIABLES.isdisjoint(found):
+        names |= _TO_VARIABLES
+    return _changing(call, "what the pipeline reads", python, names) if names else ""
+
+
+def _changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, model: bool = False) -> str:
+    """Return that a callback or metric of the script may change something between epochs; "" if none may.
+
+    Args:
+        what: which reads `read`, for the message.
+        read: Python functions and objects.
+        names: by which code changes what is not in Python: files, variables.
+        model: it reads the model and its layers too.
     """
     for callback in call.callbacks:
         name = type(callback).__name__
-        if model and _leaves(call, callback):
-            continue
         if not is_keras(callback) or name in _RUNNING:
-            return f"The callback {name} may change between epochs {what}."
+            kept = (value for key, value in vars(callback).items() if key not in ("_model", "params"))
+            functions = (each for methods in _methods(type(callback)).values() for each in methods)
+            if found := _changes_of([*kept, *functions], read, names, model=call.model if model else None):
+                return f"The callback {name} may change between epochs {what}: by {found}."
     compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
     given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
     for metric in [*call.model.metrics, *tf.nest.flatten(given)]:
         if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
             return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
     return ""
+
+
+def _changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, model: Any = None) -> str:
+    """Return by what Python code may change what other code reads; "" if it may not.
+
+    Args:
+        starts: from where the code is reached.
+        read: from where the other code is.
+        names: that change what is not in Python.
+        model: of which the other code reads anything.
+    """
+    found = {id(each): each for each in reached(*starts)}
+    code = [*_own_code(found.values())]
+    names = names | _TO_ALL
+    if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
+        return both[0]
+    if names & _TO_FILES and any(thing is each for thing in found.values() for each in _CHANGING_FILES):
+        return "files"
+    if model is None:
+        return _shared(code, found, read, but=())
+    parts = _parts(model)
+    by_variable = any(id(each) in found for each in parts)
+    if by_variable or _TO_MODEL & _names_in(found.values()):
+        # What it names of the model's own methods must change nothing.
+        more = [each for each in _own_code(reached(*starts, *parts)) if each not in code]
+        if any(step.opname in _STORING for part in more for step in dis.get_instructions(part)):
+            return "a method of the model"
+        if foreign := next(filter(None, (_changes_others(each, by_variable) for each in code)), ""):
+            return foreign
+    return _shared(code, found, read, but=parts)
+
+
+def _named_elsewhere(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that code uses, but for those of attributes of its model."""
+    chain = list[str]()
+    for kind, name in _plain_steps(code):
+        chain = [*chain, str(name)] if kind in ("LOAD_ATTR", "LOAD_METHOD") else []
+        if (kind.startswith("LOAD_") and _TO_MODEL.isdisjoint(chain)) or kind in _STORING:
+            yield str(name)
+
+
+def _parts(model: Any) -> list[Any]:
+    return [model, *model._flatten_layers()]
+
+
+def _shared(
+    code: Sequence[types.CodeType], found: Mapping[int, Any], read: Iterable[Any], but: Sequence[Any]
+) -> str:
+    """Return what code that changes something shares with other code; "" if it is nothing.
+
+    Args:
+        found: what the code reaches, by identity.
+        read: from where the other code is reached.
+        but: things that do not count.
+    """
+    steps = [step for part in code for step in dis.get_instructions(part)]
+    if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
+        return ""
+    others = [*reached(*read)]
+    names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
+             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
+    if both := stored & names:
+        return min(both)
+    left = {id(each) for each in but}
+    mutable = (
+        each
+        for each in others
+        if id(each) in found.keys() - left and (isinstance(each, _MUTABLE) or is_of_script(each))
+    )
+    return next((f"a {type(each).__name__}" for each in mutable), "")
+
+
+def _changes_others(code: types.CodeType, by_variable: bool) -> str:
+    """Return what code changes; "" if it is only attributes of its first argument, or collections by their names.
+
+    Args:
+        by_variable: a variable that it uses may be part of the model.
+    """
+    steps = [*_plain_steps(code)]
+    own = code.co_varnames[: min(1, code.co_argcount)]
+    stored = [(before, name) for (before, _), (kind, name) in pairwise(steps) if kind == "STORE_FAST"]
+    made = {name for before, name in stored if before.startswith("BUILD_")}
+    made -= {name for before, name in stored if not before.startswith("BUILD_")}
+    for index, (kind, name) in enumerate(steps):
+        before = steps[:index]
+        if kind == "STORE_ATTR":
+            if name in _OF_LOOP or (before and before[-1] == ("LOAD_FAST", *own)):
+                continue
+        elif kind in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+            before = before[:-1]  # its key
+            if _is_owned(before, own, made, by_variable):
+                continue
+        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name in _CHANGING_METHODS:
+            if before and before[-1][0] == "BINARY_SUBSCR":
+                before = before[:-2]
+            if _is_owned(before, own, made, by_variable):
+                continue
+        else:
+            continue
+        return name if isinstance(name, str) else "an item"
+    return ""
+
+
+def _is_owned(
+    steps: Sequence[tuple[str, Any]], own: Sequence[str], made: Container[str], by_variable: bool
+) -> bool:
+    """Return whether the last instructions load an attribute of the first argument, or a collection by its name.
+
+    Args:
+        own: the name of the first argument.
+        made: names of collections that the code makes.
+    """
+    match steps:
+        case [*_, ("LOAD_FAST", first), ("LOAD_ATTR", name)] if name not in _TO_MODEL:
+            return first in own
+        case [*_, ("LOAD_FAST", name)]:
+            return name in made
+        case [*_, ("LOAD_GLOBAL" | "LOAD_NAME" | "LOAD_DEREF", _)]:
+            return not by_variable  # others may share it, which is looked at for all
+    return False
+
+
+def _plain_steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Yield the instructions of code with their arguments, those that do two things as two."""
+    for step in dis.get_instructions(code):
+        if isinstance(step.argval, tuple) and step.opname.count("_FAST") == 2:
+            yield from zip(re.findall("(?:LOAD|STORE)_FAST", step.opname), step.argval, strict=True)
+        elif step.opname not in ("CACHE", "PRECALL", "RESUME"):
+            yield step.opname.replace("LOAD_FAST_CHECK", "LOAD_FAST"), step.argval
+
+
+def _names_in(things: Iterable[Any]) -> set[str]:
+    """Return the names that the script's functions among things use."""
+    return {name for part in _own_code(things) for name in part.co_names}
 
 
 def _compiled(call: Call) -> str:
@@ -441,7 +645,7 @@ def _compiled(call: Call) -> str:
         return f"Python in the step changes {watch.found} each time, and would be run once."
     if first != second or drawn != _random_states():
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
-    return _changing(call, "what the step's Python reads", model=not has_own_code(call))
+    return _changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
 
 
 def _own_code(things: Iterable[Any]) -> Iterator[types.CodeType]:
@@ -468,22 +672,12 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     ]
     found = {id(each): each for each in reached(*starts)}
     running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
-    code = (*_own_code(found.values()), *running)
+    code = [*_own_code(found.values()), *running]
     steps = [step for part in code for step in dis.get_instructions(part)]
-    if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
-        return ""
-    if any(map(_part_of_training(call), found.values())):
+    stores = any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps)
+    if stores and any(map(_part_of_training(call), found.values())):
         return "what it names of the model"
-    read = [*reached(*python)]
-    names = {name for each in read if inspect.isfunction(each) for part in codes(each.__code__)
-             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
-    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
-    if both := stored & names:
-        return min(both)
-    mutable = (
-        each for each in read if id(each) in found and (isinstance(each, _MUTABLE) or is_of_script(each))
-    )
-    return next((f"a {type(each).__name__}" for each in mutable), "")
+    return _shared(code, found, python, but=())
 
 
 def _random_states() -> list[Any]:
@@ -615,8 +809,12 @@ def _parallel_map(call: Call) -> str:
                 continue
             if _changes(function, kinds):
                 return "A function of the pipeline changes what its other calls read."
+            if _draws_twice(function):
+                return "A function of the pipeline draws the same numbers in several places, which calls at once mix."
             if not kinds & PYTHON:
                 continue
+            if _seeds(_python_functions(function)):
+                return _SEEDS.format("A function of the pipeline")
             inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
             watch = Watch(_python_functions(function))
             if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function, watch)):
@@ -624,6 +822,24 @@ def _parallel_map(call: Call) -> str:
             if watch.found:
                 return f"A function of the pipeline changes {watch.found}, which it would in another order."
     return ""
+
+
+def _seeds(starts: Iterable[Any]) -> bool:
+    """Return whether Python code sets the state of a random generator that outlives its call."""
+    found = [*reached(*starts)]
+    kinds = (random.Random, np.random.RandomState, np.random.Generator)
+    shared = any(isinstance(each, kinds) for each in found) and bool(_SEEDING_METHODS & _names_in(found))
+    return shared or any(thing is each for thing in found for each in _SEEDING)
+
+
+def _draws_twice(function: Any) -> bool:
+    """Return whether operations of a function have the same seed, and so draw alike, call by call."""
+    seeds = Counter(
+        (node.attr["seed"].i, node.attr["seed2"].i)
+        for node in _nodes(function.function.graph)
+        if _DRAWING.match(node.op) and "seed2" in node.attr
+    )
+    return any(count > 1 for seed, count in seeds.items() if any(seed))
 
 
 def _at_once(dataset: Any, kinds: Iterable[str]) -> bool:
@@ -668,8 +884,13 @@ def _loader_threads(call: Call) -> str:
     steps = call.arguments.get("steps_per_epoch")
     if steps and loader.num_batches and steps != loader.num_batches:
         return f"Epochs of {steps} steps do not end where the loader does, which begins anew with workers."
-    if loader.num_batches is None and (reason := _changing(call, "what the loader reads, which has no end")):
+    names = _TO_FILES | _TO_VARIABLES
+    if loader.num_batches is None and (
+        reason := _changing(call, "what the loader reads, which has no end", [loader], names)
+    ):
         return reason
+    if _seeds([loader]):
+        return _SEEDS.format("The loader")
     count = int(loader.num_batches or _COMPARED)
     watch = Watch([loader])
     if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count, watch):

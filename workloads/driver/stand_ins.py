@@ -102,6 +102,7 @@ class Nothing(ModuleType):
     """Whatever is asked of it, it is there and does nothing."""
 
     __path__: MutableSequence[str] = []  # noqa: RUF012 - as in its base class
+    __version__ = "0"
 
     def __init__(self, name: str = "nothing") -> None:
         super().__init__(name)
@@ -109,6 +110,9 @@ class Nothing(ModuleType):
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Do nothing; what scripts unpack has as many parts as in matplotlib."""
         name = self.__name__.rpartition(".")[2]
+        if name == "imread":
+            package = self.__name__.partition(".")[0]
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
         if name == "subplots":
             axes = self._axes(*args, **named)
             return (self, axes) if self.__name__ == "matplotlib.pyplot.subplots" else axes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from workloads.driver.reached import is_own
+
 # Less is not worth telling, as a share of one CPU.
 _SHARE = 0.1
 
@@ -14,8 +16,7 @@ class BusyThreads:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        ours = (threading.current_thread(), threading.main_thread())
-        self._used_s = {each: _cpu_s(each) for each in threading.enumerate() if each not in ours}
+        self._used_s = {each: _cpu_s(each) for each in threading.enumerate() if _is_of_script(each)}
 
     def described(self, name: str) -> str:
         """Return a sentence on those that have been busy since then; "" if none was."""
@@ -32,6 +33,12 @@ class BusyThreads:
             f"Beside the training, threads of {name} took CPU time ({', '.join(busy)} of one CPU), for which Keras' "
             "own Python waits. Let them sleep longer, or be processes."
         )
+
+
+def _is_of_script(thread: threading.Thread) -> bool:
+    """Return whether what a thread runs is a function of the script, or a method of its class."""
+    runs = getattr(thread, "_target", None) or thread.run
+    return is_own(str(getattr(runs, "__module__", ""))) and thread is not threading.current_thread()
 
 
 def _cpu_s(thread: threading.Thread) -> float:

@@ -118,6 +118,11 @@ class Meter:
         if steps:
             self.steps += steps
             self.samples += samples
+            if 0 < self.whole_samples <= self.samples and self._finite < self.whole_samples:
+                # What comes after the script's own last step may have no loss.
+                began = self.clock()
+                self._check_loss()
+                self.pause(self.clock() - began)
             try:
                 self._machine.send((self.clock(), steps, samples, wait_ns))
             except StopIteration:
