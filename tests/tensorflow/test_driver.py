@@ -311,9 +311,10 @@ def test_ends_of_epochs_that_a_callback_skips_take_no_time(drive):
         f"{HEAD}class Skips(keras.callbacks.Callback):\n"
         "    def on_train_begin(self, logs=None): self.model._initial_epoch = 2\n"
         "    def on_epoch_end(self, epoch, logs=None): pass\n"
-        "made().fit(x, y, batch_size=2, epochs=3, callbacks=[Skips()])\n"
+        "made().fit(x.repeat(99, 0), y.repeat(99), batch_size=2, epochs=3, callbacks=[Skips()])\n"
     )
-    assert sum(each["value"] for each in drive(text, steps=4).of("metric", name=BETWEEN_EPOCHS)) < 60
+    times = [each["value"] for each in drive(text, steps=4).of("metric", name=BETWEEN_EPOCHS)]
+    assert sum(times) < 0.1, "and not the time since the machine started"
 
 
 def test_a_loss_that_is_no_number_after_the_script_would_have_stopped_is_told(drive):
