@@ -4,8 +4,8 @@ Eager training runs every operation from Python.
 
 Safety: the same numbers; what tf.random draws is other, and what train_step prints, logs or writes in Python comes
 while tracing only. It is not offered if the step's Python reads what the script changes, which would stay as it was
-while tracing, and refused if the Python of the input may change that, or a callback that reaches the model. What the
-step itself draws or counts is seen in the container, which traces it several times, and compares the losses of the
+while tracing, and refused if the Python of the input, or a callback, may change that or something of the model. What
+the step itself draws or counts is seen in the container, which traces it several times, and compares the losses of the
 first steps.
 """
 

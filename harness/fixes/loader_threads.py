@@ -5,7 +5,8 @@ gets twice as many.
 
 Safety: the same batches; random changes of samples are drawn in another order. Not offered where functions share an
 open file or a cursor, whose position they would move under each other. The container loads some batches in two
-orders and at once, and refuses the remedy if they differ.
+orders and at once, and refuses the remedy if they differ, or if the loader sets the state of a random generator, as
+those do that change an image and its mask alike.
 """
 
 from __future__ import annotations

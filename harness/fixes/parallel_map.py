@@ -5,8 +5,9 @@ Without it tf.data calls the function for one sample after the other, on one CPU
 Safety: tf.data keeps the order of samples, so numbers are the same. Random numbers come in another order each time,
 also with a seed; two samples at once may rarely draw the same from a random layer of Keras. Functions that count in
 objects of the script, or share an open file, which several at once would do wrongly, are called one by one as before.
-The container refuses the remedy if an operation of a function writes what others read, and if functions in Python give
-something else at once than one after the other.
+The container refuses the remedy if an operation of a function writes what others read, if several have one seed, if
+Python in it sets the state of a random generator, and if functions in Python give something else at once than one after
+the other.
 """
 
 from __future__ import annotations

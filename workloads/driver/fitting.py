@@ -10,20 +10,16 @@ import copy
 import datetime
 import dis
 import inspect
-import os
 import random
 import re
-import shutil
-import subprocess
 import sys
 import threading
 import time
 import types
-from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -32,10 +28,22 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from workloads.driver.call import Call
+from workloads.driver.changing import (
+    ACTING,
+    CHANGING_METHODS,
+    STORING,
+    TO_FILES,
+    TO_VARIABLES,
+    changes_of,
+    names_in,
+    own_code,
+    sets_seeds,
+    shared,
+)
 from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
-from workloads.driver.reached import codes, is_of_script, is_own, reached
+from workloads.driver.reached import codes, is_own, reached
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -47,36 +55,11 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
-# Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
-_TO_MODEL = {"model", "_model"}
-_TO_ALL = {
-    "__dict__", "vars", "getattr", "setattr", "__setattr__", "delattr", "globals", "get_objects", "get_referrers",
-    "run_functions_eagerly", "exec", "eval",
-}  # fmt: skip
-_TO_VARIABLES = {
-    "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
-    "scatter_update", "scatter_nd_update", "batch_scatter_update", "restore",
-}  # fmt: skip
-_TO_FILES = {
-    "open", "write_text", "write_bytes", "write_file", "save", "savetxt", "savez", "savez_compressed", "tofile",
-    "dump", "to_csv", "to_json", "to_parquet", "to_pickle", "to_hdf", "imwrite", "imsave", "save_img", "GFile",
-    "TFRecordWriter", "rename", "renames", "unlink", "rmtree", "symlink", "symlink_to", "truncate", "touch", "memmap",
-    "File", "create_dataset", "execute", "system", "popen", "Popen", "check_call", "check_output", "urlretrieve",
-    "extractall", "copyfile", "copytree", "copy2", "move",
-}  # fmt: skip
-# Functions that do so under names that others have too.
-_CHANGING_FILES = (os.replace, os.remove, os.link, shutil.copy, subprocess.run)
-# What a callback sets of the model for which no step's Python asks.
-_OF_LOOP = {"stop_training", "learning_rate"}
 # What Keras calls once for each call of its compiled step.
 _LOOPS = {
     "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
     "make_predict_function",
 }  # fmt: skip
-# Functions by which code sets the state of random generators that others draw from, and methods of such generators.
-_SEEDING = (np.random.seed, np.random.set_state, random.seed, random.setstate, tf.random.set_seed,
-            tf.keras.utils.set_random_seed)  # fmt: skip
-_SEEDING_METHODS = {"seed", "set_state", "setstate", "bit_generator", "jumped", "advance"}
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
 _UNORDERED = PYTHON | {"RngReadAndSkip"}
@@ -97,17 +80,7 @@ _VARIABLES = {"ReadVariableOp", "ResourceGather", "LookupTableFind"}
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
-# Instructions by which code changes what others read; those that act without a name; and those that set variables too.
-_WRITING_TO = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL"}
-_ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
-_STORING = {*_WRITING_TO, "STORE_DEREF"}
-# Methods by which code changes what others read, and what they change.
-_CHANGING_METHODS = {
-    "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
-    "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto",
-}  # fmt: skip
 _SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
-_MUTABLE = (dict, list, set, deque, np.ndarray)
 # Bytes of a loader that is copied for a trial.
 _MOST_COPIED = 256 << 20
 # Objects that training may change.
@@ -198,7 +171,7 @@ def _wrapped(call: Call) -> str:
     own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
     functions = [each for callback in own for found in _methods(type(callback)).values() for each in found]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
-    return min(_LOOPS & _names_in(reached(*functions, *kept)), default="")
+    return min(_LOOPS & names_in(reached(*functions, *kept)), default="")
 
 
 def _is_own_function(thing: Any) -> bool:
@@ -221,7 +194,7 @@ def _acts(callback: Any, hook: str) -> bool:
         code = getattr(function, "__code__", None)
         if code is None or not {*code.co_names, *code.co_freevars} <= {"super", "__class__", hook}:
             return True
-        if not _ACTING.isdisjoint(each.opname for each in dis.get_instructions(code)):
+        if not ACTING.isdisjoint(each.opname for each in dis.get_instructions(code)):
             return True
         if "super" not in code.co_names:
             return False
@@ -458,9 +431,9 @@ def _changed_between(call: Call, datasets: Iterable[Any], kinds: Iterable[str]) 
     found = [each.group() for each in map(_READING.search, kinds) if each]
     names = set[str]()
     if python or any(each not in _VARIABLES for each in found):
-        names |= _TO_FILES
+        names |= TO_FILES
     if python or not _VARIABLES.isdisjoint(found):
-        names |= _TO_VARIABLES
+        names |= TO_VARIABLES
     return _changing(call, "what the pipeline reads", python, names) if names else ""
 
 
@@ -478,7 +451,7 @@ def _changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, mo
         if not is_keras(callback) or name in _RUNNING:
             kept = (value for key, value in vars(callback).items() if key not in ("_model", "params"))
             functions = (each for methods in _methods(type(callback)).values() for each in methods)
-            if found := _changes_of([*kept, *functions], read, names, model=call.model if model else None):
+            if found := changes_of([*kept, *functions], read, names, model=call.model if model else None):
                 return f"The callback {name} may change between epochs {what}: by {found}."
     compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
     given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
@@ -486,141 +459,6 @@ def _changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, mo
         if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
             return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
     return ""
-
-
-def _changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, model: Any = None) -> str:
-    """Return by what Python code may change what other code reads; "" if it may not.
-
-    Args:
-        starts: from where the code is reached.
-        read: from where the other code is.
-        names: that change what is not in Python.
-        model: of which the other code reads anything.
-    """
-    found = {id(each): each for each in reached(*starts)}
-    code = [*_own_code(found.values())]
-    names = names | _TO_ALL
-    if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
-        return both[0]
-    if names & _TO_FILES and any(thing is each for thing in found.values() for each in _CHANGING_FILES):
-        return "files"
-    if model is None:
-        return _shared(code, found, read, but=())
-    parts = _parts(model)
-    by_variable = any(id(each) in found for each in parts)
-    if by_variable or _TO_MODEL & _names_in(found.values()):
-        # What it names of the model's own methods must change nothing.
-        more = [each for each in _own_code(reached(*starts, *parts)) if each not in code]
-        if any(step.opname in _STORING for part in more for step in dis.get_instructions(part)):
-            return "a method of the model"
-        if foreign := next(filter(None, (_changes_others(each, by_variable) for each in code)), ""):
-            return foreign
-    return _shared(code, found, read, but=parts)
-
-
-def _named_elsewhere(code: types.CodeType) -> Iterator[str]:
-    """Yield the names that code uses, but for those of attributes of its model."""
-    chain = list[str]()
-    for kind, name in _plain_steps(code):
-        chain = [*chain, str(name)] if kind in ("LOAD_ATTR", "LOAD_METHOD") else []
-        if (kind.startswith("LOAD_") and _TO_MODEL.isdisjoint(chain)) or kind in _STORING:
-            yield str(name)
-
-
-def _parts(model: Any) -> list[Any]:
-    return [model, *model._flatten_layers()]
-
-
-def _shared(
-    code: Sequence[types.CodeType], found: Mapping[int, Any], read: Iterable[Any], but: Sequence[Any]
-) -> str:
-    """Return what code that changes something shares with other code; "" if it is nothing.
-
-    Args:
-        found: what the code reaches, by identity.
-        read: from where the other code is reached.
-        but: things that do not count.
-    """
-    steps = [step for part in code for step in dis.get_instructions(part)]
-    if not any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps):
-        return ""
-    others = [*reached(*read)]
-    names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
-             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
-    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
-    if both := stored & names:
-        return min(both)
-    left = {id(each) for each in but}
-    mutable = (
-        each
-        for each in others
-        if id(each) in found.keys() - left and (isinstance(each, _MUTABLE) or is_of_script(each))
-    )
-    return next((f"a {type(each).__name__}" for each in mutable), "")
-
-
-def _changes_others(code: types.CodeType, by_variable: bool) -> str:
-    """Return what code changes; "" if it is only attributes of its first argument, or collections by their names.
-
-    Args:
-        by_variable: a variable that it uses may be part of the model.
-    """
-    steps = [*_plain_steps(code)]
-    own = code.co_varnames[: min(1, code.co_argcount)]
-    stored = [(before, name) for (before, _), (kind, name) in pairwise(steps) if kind == "STORE_FAST"]
-    made = {name for before, name in stored if before.startswith("BUILD_")}
-    made -= {name for before, name in stored if not before.startswith("BUILD_")}
-    for index, (kind, name) in enumerate(steps):
-        before = steps[:index]
-        if kind == "STORE_ATTR":
-            if name in _OF_LOOP or (before and before[-1] == ("LOAD_FAST", *own)):
-                continue
-        elif kind in ("STORE_SUBSCR", "DELETE_SUBSCR"):
-            before = before[:-1]  # its key
-            if _is_owned(before, own, made, by_variable):
-                continue
-        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name in _CHANGING_METHODS:
-            if before and before[-1][0] == "BINARY_SUBSCR":
-                before = before[:-2]
-            if _is_owned(before, own, made, by_variable):
-                continue
-        else:
-            continue
-        return name if isinstance(name, str) else "an item"
-    return ""
-
-
-def _is_owned(
-    steps: Sequence[tuple[str, Any]], own: Sequence[str], made: Container[str], by_variable: bool
-) -> bool:
-    """Return whether the last instructions load an attribute of the first argument, or a collection by its name.
-
-    Args:
-        own: the name of the first argument.
-        made: names of collections that the code makes.
-    """
-    match steps:
-        case [*_, ("LOAD_FAST", first), ("LOAD_ATTR", name)] if name not in _TO_MODEL:
-            return first in own
-        case [*_, ("LOAD_FAST", name)]:
-            return name in made
-        case [*_, ("LOAD_GLOBAL" | "LOAD_NAME" | "LOAD_DEREF", _)]:
-            return not by_variable  # others may share it, which is looked at for all
-    return False
-
-
-def _plain_steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """Yield the instructions of code with their arguments, those that do two things as two."""
-    for step in dis.get_instructions(code):
-        if isinstance(step.argval, tuple) and step.opname.count("_FAST") == 2:
-            yield from zip(re.findall("(?:LOAD|STORE)_FAST", step.opname), step.argval, strict=True)
-        elif step.opname not in ("CACHE", "PRECALL", "RESUME"):
-            yield step.opname.replace("LOAD_FAST_CHECK", "LOAD_FAST"), step.argval
-
-
-def _names_in(things: Iterable[Any]) -> set[str]:
-    """Return the names that the script's functions among things use."""
-    return {name for part in _own_code(things) for name in part.co_names}
 
 
 def _compiled(call: Call) -> str:
@@ -648,16 +486,9 @@ def _compiled(call: Call) -> str:
     return _changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
 
 
-def _own_code(things: Iterable[Any]) -> Iterator[types.CodeType]:
-    """Yield the code of the script's functions among things, and of the functions that are defined in it."""
-    for each in things:
-        if inspect.isfunction(each) and is_own(each.__module__):
-            yield from codes(each.__code__)
-
-
 def _asks_whether_eager(python: Iterable[Any]) -> str:
     """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
-    parts = [*_own_code(reached(*python))]
+    parts = [*own_code(reached(*python))]
     named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
 
@@ -672,12 +503,12 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     ]
     found = {id(each): each for each in reached(*starts)}
     running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
-    code = [*_own_code(found.values()), *running]
+    code = [*own_code(found.values()), *running]
     steps = [step for part in code for step in dis.get_instructions(part)]
-    stores = any(step.opname in _STORING or step.argval in _CHANGING_METHODS for step in steps)
+    stores = any(step.opname in STORING or step.argval in CHANGING_METHODS for step in steps)
     if stores and any(map(_part_of_training(call), found.values())):
         return "what it names of the model"
-    return _shared(code, found, python, but=())
+    return shared(code, found, python, but=())
 
 
 def _random_states() -> list[Any]:
@@ -813,7 +644,7 @@ def _parallel_map(call: Call) -> str:
                 return "A function of the pipeline draws the same numbers in several places, which calls at once mix."
             if not kinds & PYTHON:
                 continue
-            if _seeds(_python_functions(function)):
+            if sets_seeds(_python_functions(function)):
                 return _SEEDS.format("A function of the pipeline")
             inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
             watch = Watch(_python_functions(function))
@@ -822,14 +653,6 @@ def _parallel_map(call: Call) -> str:
             if watch.found:
                 return f"A function of the pipeline changes {watch.found}, which it would in another order."
     return ""
-
-
-def _seeds(starts: Iterable[Any]) -> bool:
-    """Return whether Python code sets the state of a random generator that outlives its call."""
-    found = [*reached(*starts)]
-    kinds = (random.Random, np.random.RandomState, np.random.Generator)
-    shared = any(isinstance(each, kinds) for each in found) and bool(_SEEDING_METHODS & _names_in(found))
-    return shared or any(thing is each for thing in found for each in _SEEDING)
 
 
 def _draws_twice(function: Any) -> bool:
@@ -884,12 +707,12 @@ def _loader_threads(call: Call) -> str:
     steps = call.arguments.get("steps_per_epoch")
     if steps and loader.num_batches and steps != loader.num_batches:
         return f"Epochs of {steps} steps do not end where the loader does, which begins anew with workers."
-    names = _TO_FILES | _TO_VARIABLES
+    names = TO_FILES | TO_VARIABLES
     if loader.num_batches is None and (
         reason := _changing(call, "what the loader reads, which has no end", [loader], names)
     ):
         return reason
-    if _seeds([loader]):
+    if sets_seeds([loader]):
         return _SEEDS.format("The loader")
     count = int(loader.num_batches or _COMPARED)
     watch = Watch([loader])

@@ -1,0 +1,215 @@
+"""What Python code may change of what other code reads: by its names and its instructions, without running it."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import os
+import random
+import re
+import shutil
+import subprocess
+import types
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workloads.driver.reached import codes, is_of_script, is_own, reached
+
+# Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
+_TO_MODEL = {"model", "_model"}
+_TO_ALL = {
+    "__dict__", "vars", "getattr", "setattr", "__setattr__", "delattr", "globals", "get_objects", "get_referrers",
+    "run_functions_eagerly", "exec", "eval",
+}  # fmt: skip
+TO_VARIABLES = {
+    "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
+    "scatter_update", "scatter_nd_update", "batch_scatter_update", "restore",
+}  # fmt: skip
+TO_FILES = {
+    "open", "write", "write_text", "write_bytes", "write_file", "save", "savetxt", "savez", "savez_compressed",
+    "tofile", "dump", "to_csv", "to_json", "to_parquet", "to_pickle", "to_hdf", "imwrite", "imsave", "save_img",
+    "GFile", "TFRecordWriter", "rename", "renames", "unlink", "rmtree", "symlink", "symlink_to", "truncate", "touch",
+    "memmap", "File", "create_dataset", "execute", "system", "popen", "Popen", "check_call", "check_output",
+    "urlretrieve", "extractall", "copyfile", "copytree", "copy2", "move",
+}  # fmt: skip
+# Functions that do so under names that others have too.
+_CHANGING_FILES = (
+    os.replace,
+    os.remove,
+    os.link,
+    shutil.copy,
+    subprocess.run,
+    tf.io.gfile.copy,
+    tf.io.gfile.remove,
+)
+# What a callback sets of the model for which no step's Python asks.
+_OF_LOOP = {"stop_training", "learning_rate"}
+# Functions by which code sets the state of random generators that others draw from, and methods of such generators.
+_SEEDING = (np.random.seed, np.random.set_state, random.seed, random.setstate, tf.random.set_seed,
+            tf.keras.utils.set_random_seed)  # fmt: skip
+_SEEDING_METHODS = {"seed", "set_state", "setstate", "bit_generator", "jumped", "advance"}
+# Instructions by which code changes what others read; those that act without a name; and those that set variables too.
+_WRITING_TO = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL"}
+ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
+STORING = {*_WRITING_TO, "STORE_DEREF"}
+# Methods by which code changes what others read, and what they change.
+CHANGING_METHODS = {
+    "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
+    "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto",
+}  # fmt: skip
+_MUTABLE = (dict, list, set, deque, np.ndarray)
+
+
+def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, model: Any = None) -> str:
+    """Return by what Python code may change what other code reads; "" if it may not.
+
+    Args:
+        starts: from where the code is reached.
+        read: from where the other code is.
+        names: that change what is not in Python.
+        model: of which the other code reads anything.
+    """
+    found = {id(each): each for each in reached(*starts)}
+    code = [*own_code(found.values())]
+    names = names | _TO_ALL
+    if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
+        return both[0]
+    if names & TO_FILES and any(thing is each for thing in found.values() for each in _CHANGING_FILES):
+        return "files"
+    if model is None:
+        return shared(code, found, read, but=())
+    parts = _parts(model)
+    by_variable = any(id(each) in found for each in parts)
+    if by_variable or _TO_MODEL & names_in(found.values()):
+        # What it names of the model's own methods must change nothing.
+        more = [each for each in own_code(reached(*starts, *parts)) if each not in code]
+        if any(step.opname in STORING for part in more for step in dis.get_instructions(part)):
+            return "a method of the model"
+        if foreign := next(filter(None, (_changes_others(each, by_variable) for each in code)), ""):
+            return foreign
+    return shared(code, found, read, but=parts)
+
+
+def shared(
+    code: Sequence[types.CodeType], found: Mapping[int, Any], read: Iterable[Any], but: Sequence[Any]
+) -> str:
+    """Return what code that changes something shares with other code; "" if it is nothing.
+
+    Args:
+        found: what the code reaches, by identity.
+        read: from where the other code is reached.
+        but: things that do not count.
+    """
+    steps = [step for part in code for step in dis.get_instructions(part)]
+    if not any(step.opname in STORING or step.argval in CHANGING_METHODS for step in steps):
+        return ""
+    others = [*reached(*read)]
+    names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
+             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
+    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
+    if both := stored & names:
+        return min(both)
+    left = {id(each) for each in but}
+    mutable = (
+        each
+        for each in others
+        if id(each) in found.keys() - left and (isinstance(each, _MUTABLE) or is_of_script(each))
+    )
+    return next((f"a {type(each).__name__}" for each in mutable), "")
+
+
+def sets_seeds(starts: Iterable[Any]) -> bool:
+    """Return whether Python code sets the state of a random generator that outlives its call."""
+    found = [*reached(*starts)]
+    kinds = (random.Random, np.random.RandomState, np.random.Generator)
+    kept = any(isinstance(each, kinds) for each in found) and bool(_SEEDING_METHODS & names_in(found))
+    return kept or any(thing is each for thing in found for each in _SEEDING)
+
+
+def own_code(things: Iterable[Any]) -> Iterator[types.CodeType]:
+    """Yield the code of the script's functions among things, and of the functions that are defined in it."""
+    for each in things:
+        if inspect.isfunction(each) and is_own(each.__module__):
+            yield from codes(each.__code__)
+
+
+def names_in(things: Iterable[Any]) -> set[str]:
+    """Return the names that the script's functions among things use."""
+    return {name for part in own_code(things) for name in part.co_names}
+
+
+def _parts(model: Any) -> list[Any]:
+    return [model, *model._flatten_layers()]
+
+
+def _named_elsewhere(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that code uses, but for those of attributes of its model."""
+    chain = list[str]()
+    for kind, name in _plain_steps(code):
+        chain = [*chain, str(name)] if kind in ("LOAD_ATTR", "LOAD_METHOD") else []
+        if (kind.startswith("LOAD_") and _TO_MODEL.isdisjoint(chain)) or kind in STORING:
+            yield str(name)
+
+
+def _changes_others(code: types.CodeType, by_variable: bool) -> str:
+    """Return what code changes; "" if it is only attributes of its first argument, or collections by their names.
+
+    Args:
+        by_variable: a variable that it uses may be part of the model.
+    """
+    steps = [*_plain_steps(code)]
+    own = code.co_varnames[: min(1, code.co_argcount)]
+    stored = [(before, name) for (before, _), (kind, name) in pairwise(steps) if kind == "STORE_FAST"]
+    made = {name for before, name in stored if before.startswith("BUILD_")}
+    made -= {name for before, name in stored if not before.startswith("BUILD_")}
+    for index, (kind, name) in enumerate(steps):
+        before = steps[:index]
+        if kind == "STORE_ATTR":
+            if name in _OF_LOOP or (before and before[-1] == ("LOAD_FAST", *own)):
+                continue
+        elif kind in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+            before = before[:-1]  # its key
+            if _is_owned(before, own, made, by_variable):
+                continue
+        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name in CHANGING_METHODS:
+            if before and before[-1][0] == "BINARY_SUBSCR":
+                before = before[:-2]
+            if _is_owned(before, own, made, by_variable):
+                continue
+        else:
+            continue
+        return name if isinstance(name, str) else "an item"
+    return ""
+
+
+def _is_owned(
+    steps: Sequence[tuple[str, Any]], own: Sequence[str], made: Container[str], by_variable: bool
+) -> bool:
+    """Return whether the last instructions load an attribute of the first argument, or a collection by its name.
+
+    Args:
+        own: the name of the first argument.
+        made: names of collections that the code makes.
+    """
+    match steps:
+        case [*_, ("LOAD_FAST", first), ("LOAD_ATTR", name)] if name not in _TO_MODEL:
+            return first in own
+        case [*_, ("LOAD_FAST", name)]:
+            return name in made
+        case [*_, ("LOAD_GLOBAL" | "LOAD_NAME" | "LOAD_DEREF", _)]:
+            return not by_variable  # others may share it, which is looked at for all
+    return False
+
+
+def _plain_steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Yield the instructions of code with their arguments, those that do two things as two."""
+    for step in dis.get_instructions(code):
+        if isinstance(step.argval, tuple) and step.opname.count("_FAST") == 2:
+            yield from zip(re.findall("(?:LOAD|STORE)_FAST", step.opname), step.argval, strict=True)
+        elif step.opname not in ("CACHE", "PRECALL", "RESUME"):
+            yield step.opname.replace("LOAD_FAST_CHECK", "LOAD_FAST"), step.argval
