@@ -51,6 +51,8 @@ def factor(value: float) -> str:
     """Format a gain with three digits, at most two of them decimals: "0.65×", "1.38×", "39.6×", "190×"."""
     if not math.isfinite(value):
         return MISSING
+    if beyond := _beyond(value):
+        return f"{beyond}×"
     return f"{_fixed(value, min(2, _decimals(value, 3))) if value >= 0.1 else number(value, 2)}×"
 
 
@@ -94,10 +96,15 @@ def ratio_estimate(value: Estimate) -> str:
 
 
 def _ratio(value: float) -> str:
-    # Ends of an interval from two trials can be this far apart.
-    if not 0.001 <= value < 10_000:
-        return "0" if value < 1 else "over 10,000"
+    if beyond := _beyond(value):
+        return beyond
     return _fixed(value, 2) if 0.1 <= value < 10 else number(value, 3 if value >= 10 else 2)
+
+
+def _beyond(value: float) -> str:
+    """Return a text for a ratio that is no result of a measurement; "" for others."""
+    # Ends of an interval from two trials can be this far apart.
+    return "" if 0.001 <= value < 10_000 else "0" if value < 1 else "over 10,000"
 
 
 def percent(share: float | None) -> str:

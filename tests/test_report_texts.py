@@ -89,6 +89,14 @@ def test_a_prediction_that_is_not_what_was_measured_is_shown_with_its_interval(e
     assert told in plain(removed(replace(finding(Cause.INPUT), ablation=ablation)))
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e-117, "0×"), (0.02, "0.020×"), (12.34, "12.3×"), (9999, "10,000×"), (1e117, "over 10,000×")],
+)
+def test_a_factor_of_an_interval_that_tells_nothing_stays_short(value: float, text: str) -> None:
+    assert numbers.factor(value) == text
+
+
 @pytest.mark.parametrize("kind", CaveatKind)
 def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
     caveat = Caveat(kind=kind, workload="w", device="gpu1", variant=TUNED, value=0.2, text="its text")
