@@ -35,8 +35,9 @@ from workloads.driver import (
 )
 from workloads.driver.advice import LEGACY
 from workloads.driver.call import Call
+from workloads.driver.callbacks import acts_every
 from workloads.driver.edits import changes
-from workloads.driver.fitting import acts_every, misfit
+from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job

@@ -1,0 +1,166 @@
+"""What the callbacks of a call do: around each batch, and between epochs."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.driver.call import Call
+from workloads.driver.changing import ACTING, changes_of, names_in
+from workloads.driver.reached import codes, is_own, reached
+
+_BATCH_HOOKS = (
+    "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
+    "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end",
+)  # fmt: skip
+# Callbacks of Keras that do around batches what is the same if it is done less often.
+_SHOWING = ("History", "ProgbarLogger", "CSVLogger")
+# What a callback is given to act once an epoch, and not every so many batches.
+_OFTEN = ("save_freq", "update_freq")
+# Callbacks of Keras that run functions of the script.
+_RUNNING = ("LambdaCallback", "LearningRateScheduler")
+# What Keras calls once for each call of its compiled step.
+_LOOPS = {
+    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
+    "make_predict_function",
+}  # fmt: skip
+
+
+def around_batches(call: Call) -> str:
+    """Return why callbacks must run around each batch; "" if they need not."""
+    if name := _wrapped(call):
+        return f"The script has put code of its own around {name}, which Keras calls once for each call of a step."
+    for callback in call.callbacks:
+        often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
+        name = type(callback).__name__
+        if getattr(callback, "_should_trace", False):
+            return f"The callback {name} counts batches to profile some of them."
+        if is_keras(callback) and (name in _SHOWING or often == "epoch"):
+            continue
+        if any(_acts(callback, hook) for hook in _batch_hooks(call)):
+            return f"The callback {name} acts around each batch."
+    return ""
+
+
+def acts_every(call: Call) -> int:
+    """Return the most batches between two times that a callback of Keras' saves or logs; 0 if that is once an epoch."""
+    given = [getattr(each, name, None) for each in call.callbacks for name in _OFTEN]
+    return max((each for each in given if isinstance(each, int)), default=0)
+
+
+def reads_params(call: Call) -> str:
+    """Return the name of a callback of the script that reads its params; "" if none does."""
+    own = (type(callback) for callback in call.callbacks if not is_keras(callback))
+    return next((each.__name__ for each in own if "params" in _names(each)), "")
+
+
+def changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, model: bool = False) -> str:
+    """Return that a callback or metric of the script may change something between epochs; "" if none may.
+
+    Args:
+        what: which reads `read`, for the message.
+        read: Python functions and objects.
+        names: by which code changes what is not in Python: files, variables.
+        model: it reads the model and its layers too.
+    """
+    for callback in call.callbacks:
+        name = type(callback).__name__
+        if not is_keras(callback) or name in _RUNNING:
+            kept = (value for key, value in vars(callback).items() if key not in ("_model", "params"))
+            functions = (each for methods in methods_of(type(callback)).values() for each in methods)
+            if found := changes_of([*kept, *functions], read, names, model=call.model if model else None):
+                return f"The callback {name} may change between epochs {what}: by {found}."
+    compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
+    given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
+    for metric in [*call.model.metrics, *tf.nest.flatten(given)]:
+        if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
+            return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
+    return ""
+
+
+def methods_of(kind: type) -> dict[str, list[types.FunctionType]]:
+    """Return the methods of a class that are the script's, but for the one that makes an object."""
+    found: dict[str, list[types.FunctionType]] = {}
+    for each in kind.__mro__:
+        for name, value in vars(each).items() if is_own(each.__module__) else ():
+            if inspect.isfunction(value) and name != "__init__":
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def is_keras(thing: Any) -> bool:
+    """Return whether an object's class is one of Keras, and has not been given methods of its own."""
+    hooks = any(
+        name.startswith("on_") and callable(value) for name, value in getattr(thing, "__dict__", {}).items()
+    )
+    return type(thing).__module__.partition(".")[0] == "keras" and not hooks
+
+
+def _wrapped(call: Call) -> str:
+    """Return the name of a function of Keras' that runs around steps, and which the script replaces; "" without one."""
+    model, kinds = call.model, (tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList)
+    owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
+    for names, places in ((sorted(_LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
+        for name in names:
+            if any(_is_own_function(place[name]) for place in places if name in place):
+                return name
+    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
+    functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
+    kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
+    return min(_LOOPS & names_in(reached(*functions, *kept)), default="")
+
+
+def _is_own_function(thing: Any) -> bool:
+    """Return whether a thing is a function of the script, also one that TensorFlow has compiled."""
+    thing = getattr(thing, "python_function", thing)
+    thing = getattr(thing, "__func__", getattr(thing, "func", thing))
+    return callable(thing) and is_own(str(getattr(thing, "__module__", "")))
+
+
+def _acts(callback: Any, hook: str) -> bool:
+    """Return whether a method of a callback does more than return, or call what it overrides, which does no more."""
+    owners = [vars(callback), *(vars(each) for each in type(callback).__mro__ if each is not object)]
+    if not any(hook in owner for owner in owners) and any("__getattr__" in owner for owner in owners):
+        return True
+    if any("__getattribute__" in owner for owner in owners):
+        return True
+    for function in (owner[hook] for owner in owners if hook in owner):
+        if function is getattr(tf.keras.callbacks.Callback, hook):
+            return False
+        code = getattr(function, "__code__", None)
+        if code is None or not {*code.co_names, *code.co_freevars} <= {"super", "__class__", hook}:
+            return True
+        if not ACTING.isdisjoint(each.opname for each in dis.get_instructions(code)):
+            return True
+        if "super" not in code.co_names:
+            return False
+    return False
+
+
+def _batch_hooks(call: Call) -> Iterator[str]:
+    """Yield the names of the methods that Keras calls around the batches of a call."""
+    if not call.trains:
+        kinds = {"test"} if call.evaluates else {"predict"}
+    else:
+        kinds = {"train", "test"} if call.validates else {"train"}
+    for hook in _BATCH_HOOKS:
+        kind = hook.split("_")[1]
+        if kind in kinds or (kind == "batch" and call.trains):
+            yield hook
+
+
+def _names(owner: type) -> set[str]:
+    """Return the names that methods of a class use, its own and those it has from others that are not Keras'."""
+    functions = [
+        function
+        for each in owner.__mro__
+        if each.__module__.partition(".")[0] != "keras"
+        for function in vars(each).values()
+        if inspect.isfunction(function)
+    ]
+    return {name for function in functions for part in codes(function.__code__) for name in part.co_names}
