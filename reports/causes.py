@@ -75,6 +75,8 @@ def advice(finding: Finding | None) -> str:
     if "larger" in finding.facts:
         return fix(finding)
     if finding.cause is Cause.EPOCHS and finding.ablation:
+        if not numbers.is_gain(finding.ablation.gain):
+            return "one long epoch, as a test, was not clearly faster"
         return f"{fix(finding)}: one long epoch was {numbers.ratio(finding.ablation.gain.median)} as fast"
     if finding.refused:
         return f"{fix(finding)}, but not by a change of lines alone: {finding.refused.rstrip('.')}"

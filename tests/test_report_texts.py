@@ -23,7 +23,7 @@ from harness.model.run import Status
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
-from reports.causes import explanation, fix
+from reports.causes import advice, explanation, fix
 from reports.messages import (
     PART_TEXTS,
     banners,
@@ -36,7 +36,15 @@ from reports.messages import (
 from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
-from workloads.variants import BASELINE, MODEL_ONLY, TUNED, WITHOUT_INPUT, Part, measures_speed
+from workloads.variants import (
+    BASELINE,
+    MODEL_ONLY,
+    TUNED,
+    WITHOUT_EPOCHS,
+    WITHOUT_INPUT,
+    Part,
+    measures_speed,
+)
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,
@@ -73,6 +81,18 @@ def test_a_loader_that_uses_one_cpu_is_serial_only_if_one_thread_was_as_fast() -
     assert "is serial" in explanation(finding(Cause.INPUT, **facts, serial=1.0))
     assert fix(finding(Cause.INPUT, **facts)).startswith("parallelize")
     assert "more CPUs" in fix(finding(Cause.INPUT, cpus=4.0, cpus_used=3.9, one_cpu=0.0))
+
+
+@pytest.mark.parametrize(
+    ("gain", "told"),
+    [((1.8, 2.0, 2.3), "more samples per epoch: one long epoch was 2.00× as fast"),
+     ((0.2, 0.3, 1.2), "one long epoch, as a test, was not clearly faster")],
+)  # fmt: skip
+def test_what_one_long_epoch_gave_stands_with_the_advice_that_it_tests(gain, told) -> None:
+    low, middle, high = gain
+    measured = Estimate(median=middle, low=low, high=high, n=3, unit="ratio")
+    ablation = Ablation(variant=WITHOUT_EPOCHS, predicted=None, gain=measured)
+    assert plain(advice(replace(finding(Cause.EPOCHS), ablation=ablation))) == told
 
 
 @pytest.mark.parametrize(

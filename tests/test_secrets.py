@@ -280,3 +280,10 @@ def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
 )
 def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []
+
+
+def test_the_bytes_of_a_part_do_not_hide_only_a_part_of_the_whole() -> None:
+    part, whole = "Tr0ub4dor", "Tr0ub4dor&3Zebra!"
+    for hidden in ((part, whole), (whole, part)):
+        shown = f"{list(whole.encode())} {whole.encode().hex()} {whole.encode().hex(' ')}"
+        assert without(shown, hidden) == "[***] *** ***"

@@ -69,9 +69,9 @@ def _long(hidden: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _byte_by_byte(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters."""
+    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters; longest texts first."""
     patterns = []
-    for text in _long(hidden):
+    for text in sorted(_long(hidden), key=len, reverse=True):
         for numbers in {tuple(text.encode(errors="replace")), tuple(map(ord, text))}:
             dump = f"h?{_BETWEEN_HEX}{_BEFORE_HEX}".join(f"{number:x}" for number in numbers)
             decimals = f"{_BETWEEN_DECIMALS}0{{0,2}}".join(map(str, numbers))

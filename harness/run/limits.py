@@ -64,7 +64,7 @@ def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:
         document = parse_toml(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not TOML: {printable(str(error), 200)}.",
+            f"{path} cannot be read as TOML: {printable(str(error), 200)}.",
             hint='Write it as limits = ["health = ok", "capability.bf16 >= 650 TFLOP/s"]; see docs/limits.md.',
         ) from error
     texts = document.get("limits")

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from workloads.cells import difference, place
+from workloads.cells import difference, one_line, place
 from workloads.driver import (
     breakdown,
     devices,
@@ -488,7 +488,7 @@ def _has_fork_server() -> bool:
 
 
 def _no_call(text: Script, number: int, *, trained: bool, elsewhere: bool) -> str:
-    name = Path(text.path).name
+    name = one_line(Path(text.path).name)
     if elsewhere and not trained:
         return (
             f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
