@@ -18,15 +18,13 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.untrusted import printable
-from workloads.cells import CELL, LINE, MARKDOWN, RAISES, TAGS, cells, tags
+from workloads.cells import CELL, LINE, MARKDOWN, RAISES, SKIPS, TAGS, cells, tags
 
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
 _LEFT_OUT = "  # left out"
 _WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
 _EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
-# The tag of a cell that is not run.
-_SKIPS = "skip-execution"
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
@@ -37,7 +35,7 @@ _FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./~${}'\"-]+(?:\s+[\w./~${}'\"-]+)*")
 # What IPython replaces in the line of a magic.
 _VALUE = re.compile(r"\{(?P<code>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
-_HELP = re.compile(r"\?{1,2}\s*[\w.%]+|[\w.%]+\s*\?{1,2}")
+_HELP = re.compile(r"\?{1,2}\s*[\w.%*]+|[\w.%*]+\s*\?{1,2}")
 # Magics that work without their sign, where the line is no assignment and no call.
 _AUTOMATIC = re.compile(
     r"^(?:cd|ls|ll|pwd|pip|conda|mamba|mkdir|rmdir|rm|cp|mv|cat)(?:[ \t]+[^\s=,(\[].*)?$", re.MULTILINE
@@ -101,7 +99,7 @@ def script_of(content: bytes, path: Path) -> str:
             given = given if isinstance(given, list) else []
             chosen = [tag for tag in TAGS if tag in given]
             lines = plain_cell(source)
-            if _SKIPS in given or (RAISES in given and not _is_python("\n".join(lines))):
+            if SKIPS in given or (RAISES in given and not _is_python("\n".join(lines))):
                 lines = _not_run(source.split("\n"))
             parts += [" ".join([f"{CELL}{number}", *chosen]), *lines]
     if not number:
@@ -302,10 +300,11 @@ def _make_folders(rest: str) -> str:
 
 def _run(rest: str) -> str:
     """Return what runs a file, or a module (-m), with its arguments, as the main program that IPython makes of it."""
-    words, module, main = _words(rest), False, "__main__"
+    words, options = _words(rest), set[str]()
     while words and words[0].startswith("-"):
-        module, main = module or words[0] == "-m", "module" if words[0] == "-n" else main
+        options.add(words[0])
         words = words[1:]
+    module, main = "-m" in options, "module" if "-n" in options else "__main__"
     if not words:
         return ""
     name, *arguments = words
@@ -314,7 +313,8 @@ def _run(rest: str) -> str:
         return f"raise NotImplementedError({message!r})"
     name += "" if module or "." in name.rpartition("/")[2] or "{" in name or "$" in name else ".py"
     given = f"[{', '.join(map(_expanded, (name, *arguments)))}]"
-    run = f"__import__('runpy').run_{'module' if module else 'path'}({_expanded(name)}, run_name={main!r})"
+    known = ", {**globals()}" if "-i" in options else ""
+    run = f"__import__('runpy').run_{'module' if module else 'path'}({_expanded(name)}{known}, run_name={main!r})"
     made = f"{{name: value for name, value in {run}.items() if not name.startswith('__')}}"
     return f"with __import__('unittest.mock').mock.patch('sys.argv', {given}): globals().update({made})"
 

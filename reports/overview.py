@@ -403,10 +403,13 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
     files = (workload.file for workload in analysis.run.workloads if workload.name == row.case.workload)
     is_notebook = next(files, "").endswith(NOTEBOOK)
+    step = next((step for step in row.changes if step.variant == TUNED), None)
+    if tuned and tuned.fixes and step and step.gain.median < 1:
+        step = None  # what gained in one reading did not in more
     return Ladder(
         row=row,
         steps=tuple(step for step in row.changes if step.variant != TUNED),
-        tuned=next((step for step in row.changes if step.variant == TUNED), None),
+        tuned=step,
         file=f"{row.case.workload}-tuned.py" if tuned else "",
         script=script,
         notebook=notebook_of(script) if tuned and is_notebook else "",

@@ -130,7 +130,7 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ),
         ("a, b = 7, 4\nx = (a\n  % b)\n!ls", {"x": 3}),
         ("x = '#('  # (\n%matplotlib inline", {"x": "#("}),
-        ("int?\n?int\nx = 1", {"x": 1}),
+        ("int?\n?int\nnp.*load*?\nx = 1", {"x": 1}),
         ("%%timeit -n1 -r1 y = 2\nx = y + 1", {"x": 3, "y": 2}),
         ("%%capture out --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
         ("\n%%time\nx = 1", {"x": 1}),
@@ -171,6 +171,8 @@ def test_what_runs_has_its_arguments_and_is_the_main_program(tmp_path, monkeypat
         names = printed(plain_cell(f"n = 4\n{line}"))
         assert names["got"] == got and "__file__" not in names
     assert "got" not in printed(plain_cell("%run -n helper.py"))
+    Path("uses.py").write_text("twice = 2 * n\n")
+    assert printed(plain_cell("n = 4\n%run -i uses.py"))["twice"] == 8
 
 
 def test_what_ipython_replaces_in_a_magic(tmp_path, monkeypatch) -> None:
@@ -233,6 +235,8 @@ def test_a_cell_that_is_to_be_skipped_is_left_out():
     text = script_of(notebook("x = 1", skipped), Path("own.ipynb"))
     assert printed(text.split("\n"))["x"] == 1
     assert left_out(text) == ["if x:", "    1 / 0"]
+    saved = json.loads(notebook_of(text))["cells"][1]
+    assert saved["metadata"]["tags"] == ["skip-execution"] and saved["source"] == "if x:\n    1 / 0"
 
 
 def test_a_notebook_goes_on_after_a_cell_that_may_raise(capsys: pytest.CaptureFixture[str]) -> None:

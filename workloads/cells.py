@@ -14,9 +14,9 @@ from itertools import groupby
 
 NOTEBOOK = ".ipynb"
 CELL, LINE, MARKDOWN = "# %% cell ", "# %% line ", "# %% [markdown]"
-# Tags of a cell, which its mark ends with: it has parameters, or the notebook goes on after its error.
-PARAMETERS, RAISES = "parameters", "raises-exception"
-TAGS = (PARAMETERS, RAISES)
+# Tags of a cell, which its mark ends with: it has parameters, the notebook goes on after its error, or it is not run.
+PARAMETERS, RAISES, SKIPS = "parameters", "raises-exception", "skip-execution"
+TAGS = (PARAMETERS, RAISES, SKIPS)
 _MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)")
 # Names of what cells have shown, and of the function that keeps it.
 _SHOWN = re.compile(r"_|__|___|_\d+|Out")

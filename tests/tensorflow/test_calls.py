@@ -409,6 +409,16 @@ def test_fit_is_measured_in_a_module_and_under_another_name(drive):
     assert "made in helper.py:" in warning["message"] and "train.py only" in warning["message"]
 
 
+def test_a_model_that_is_compiled_in_a_module_is_told(drive):
+    helper = (
+        "def prepare(model):\n    model.compile('sgd', 'sparse_categorical_crossentropy')\n    return model\n"
+    )
+    text = f"{HEAD}import helper\nm = helper.prepare(made())\nm.fit(x, y, 8)"
+    (told,) = drive(text, files={"helper.py": helper}, variants=[BASELINE, FIXES]).of("warning")
+    assert "train.py does not compile the measured model itself" in told["message"]
+    assert drive(f"{HEAD}made().fit(x, y, 8)", variants=[BASELINE, FIXES]).of("warning") == []
+
+
 def test_a_fit_in_a_loop_is_told(drive):
     (told,) = drive(HEAD + "for _ in range(2):\n    made().fit(x[:96], y[:96], 8)").of("warning")
     assert "without what comes between calls" in told["message"]

@@ -415,6 +415,11 @@ class ScriptRun:
                 f"The measured call is made in {call.place}. Changes are tried in {name} only: to try them, measure a "
                 "script that makes the call itself."
             )
+        elif FIXES in self._spec.variants and call.trains and not _compiles(tree, call):
+            self._events.warning(
+                f"{name} does not compile the measured model itself, so changes of compile, such as XLA and several "
+                "steps per call, are not tried. Move that call there to try them."
+            )
         calls = [each for each in calls_of_fit(tree) if not ast.unparse(each.func).startswith("super()")]
         if (places := len(calls)) > 1:
             self._events.warning(
@@ -469,6 +474,16 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     if not fixes.keys() >= {*task.fixes}:
         raise ValueError("it changes other calls than the one that is measured")
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
+
+
+def _compiles(tree: ast.AST, call: Call) -> bool:
+    """Return whether a call of compile in the script has compiled the call's model."""
+    ends = {
+        (node.end_lineno, node.end_col_offset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "compile"
+    }
+    return not ends.isdisjoint(call.sites[1])
 
 
 def _call(method: Callable[..., Any], model: Any, arguments: dict[str, Any]) -> Any:
