@@ -22,7 +22,7 @@ from workloads.cells import CELL, LINE, MARKDOWN, RAISES, SKIPS, TAGS, cells, ta
 
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
-_LEFT_OUT = "  # left out"
+_LEFT_OUT = "  # left out by tfbench"
 _WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
 _EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
 # Magics whose cell runs as it is.
@@ -167,6 +167,10 @@ def plain_cell(source: str) -> list[str]:
     """Return a cell's lines in plain Python, as many as it has."""
     lines = source.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+    if indent:  # as IPython takes it away
+        lines = [line.removeprefix(indent) for line in lines]
+        source = "\n".join(lines)
     if not lines[first].startswith("%%"):
         return lines if _is_python(source) and not _AUTOMATIC.search(source) else list(_plain_lines(lines))
     name, _, rest = lines[first][2:].strip().partition(" ")
@@ -174,6 +178,8 @@ def plain_cell(source: str) -> list[str]:
     if name in _BODIES:
         setup = _OPTIONS.sub("", rest, count=1) if name == "timeit" else ""
         text = "\n".join(body)
+        if name == "capture" and (named := [each for each in rest.split() if each.isidentifier()]):
+            setup = f"{named[0]} = __import__('unittest.mock').mock.Mock(stdout='', stderr='', outputs=[])"
         return [*before, setup or _comment(lines[first]), *(body if _is_python(text) else _plain_lines(body))]
     if name in ("writefile", "file") and rest:
         *options, file = _words(rest) or [rest]

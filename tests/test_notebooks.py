@@ -132,8 +132,9 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ("x = '#('  # (\n%matplotlib inline", {"x": "#("}),
         ("int?\n?int\nnp.*load*?\nx = 1", {"x": 1}),
         ("%%timeit -n1 -r1 y = 2\nx = y + 1", {"x": 3, "y": 2}),
-        ("%%capture out --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
+        ("%%capture --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
         ("\n%%time\nx = 1", {"x": 1}),
+        ("    x = 1\n    if x:\n      !ls\n    y = 2", {"x": 1, "y": 2}),
         ("%%bash\nx = 1", {}),
     ],
 )
@@ -173,6 +174,10 @@ def test_what_runs_has_its_arguments_and_is_the_main_program(tmp_path, monkeypat
     assert "got" not in printed(plain_cell("%run -n helper.py"))
     Path("uses.py").write_text("twice = 2 * n\n")
     assert printed(plain_cell("n = 4\n%run -i uses.py"))["twice"] == 8
+
+
+def test_what_is_captured_is_empty() -> None:
+    assert printed([*plain_cell("%%capture cap\nx = 1"), "found = cap.stdout"])["found"] == ""
 
 
 def test_what_ipython_replaces_in_a_magic(tmp_path, monkeypatch) -> None:
@@ -227,7 +232,7 @@ def test_names_like_magics_are_names(line: str) -> None:
 def test_a_cell_that_may_raise_and_is_no_python_is_left_out() -> None:
     broken = {"cell_type": "code", "metadata": {"tags": ["raises-exception"]}, "source": "def broken(:"}
     made = script_of(notebook(broken, "x = 1"), Path("a.ipynb"))
-    assert "# def broken(:  # left out" in made and "\nx = 1" in made and ast.parse(made)
+    assert "# def broken(:  # left out by tfbench" in made and "\nx = 1" in made and ast.parse(made)
 
 
 def test_a_cell_that_is_to_be_skipped_is_left_out():

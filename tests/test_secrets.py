@@ -282,6 +282,14 @@ def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
+def test_hidden_values_are_found_in_wide_characters(encoding: str) -> None:
+    content = "value-1a2b3c4d".encode(encoding)
+    for text in (content, content.decode("latin-1"), list(content), content.hex(), content.hex(" ")):
+        left = without(str(text), ["value-1a2b3c4d"])
+        assert "***" in left and len(left) < 60, left
+
+
 def test_the_bytes_of_a_part_do_not_hide_only_a_part_of_the_whole() -> None:
     part, whole = "Tr0ub4dor", "Tr0ub4dor&3Zebra!"
     for hidden in ((part, whole), (whole, part)):

@@ -22,6 +22,9 @@ _QUOTED_TIMES = 3
 # What is between bytes that are written one by one: signs, an end of a line that is quoted, and the start of a number.
 _BETWEEN_HEX, _BETWEEN_DECIMALS = (rf"(?:\\[nt]|[^0-9a-z]){{{least},8}}" for least in (0, 1))
 _BEFORE_HEX = "(?:0?x|u)?0{0,2}"
+_ENCODINGS = ("utf-8", "utf-16-le", "utf-32-le")
+# What is between the characters of the wider ones, as such and shown.
+_BETWEEN_WIDE = ("\0", "\0" * 3, "\\x00", "\\x00" * 3)
 # Of a text with both kinds of quotes, repr puts a backslash before "'", which of a part alone it may not.
 _BOTH = "\"'"
 _QUOTES: tuple[Callable[[str], str], ...] = (
@@ -72,7 +75,8 @@ def _byte_by_byte(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     """Return patterns of the texts as lists, arrays and dumps show their bytes or characters; longest texts first."""
     patterns = []
     for text in sorted(_long(hidden), key=len, reverse=True):
-        for numbers in {tuple(text.encode(errors="replace")), tuple(map(ord, text))}:
+        encoded = (text.encode(each, errors="replace").rstrip(b"\0") for each in _ENCODINGS)
+        for numbers in {*map(tuple, encoded), tuple(map(ord, text))}:
             dump = f"h?{_BETWEEN_HEX}{_BEFORE_HEX}".join(f"{number:x}" for number in numbers)
             decimals = f"{_BETWEEN_DECIMALS}0{{0,2}}".join(map(str, numbers))
             patterns += [rf"{_BEFORE_HEX}{dump}h?", rf"(?<!\d)0{{0,2}}{decimals}(?!\d)"]
@@ -93,7 +97,8 @@ def _encoded(text: str) -> Iterator[str]:
     yield from _in_base(content, base64.b64encode, 6)
     yield from _in_base(content, base64.urlsafe_b64encode, 6)
     yield from _in_base(content, base64.b32encode, 5)
-    yield from (between.join(text) for between in (" ", "', '"))
+    # As lists of characters, and in UTF-16 and UTF-32.
+    yield from (between.join(text) for between in (" ", "', '", *_BETWEEN_WIDE))
 
 
 def _in_base(content: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:

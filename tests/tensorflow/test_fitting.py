@@ -164,6 +164,7 @@ NOISE = "noise = keras.layers.GaussianNoise(1.0)\n"
 HOOK = "def on_train_batch_begin(self, batch, logs=None): self.batch = batch"
 ENDLESS = ".map(lambda a, b: (a * level, b)).repeat()"
 WRITES = "def on_epoch_end(self, *of): open('/tmp/lines.csv', 'a')"
+READS = "tf.where(tf.io.read_file(level) == '', a, a)"
 LINES = (
     f"{HEAD}{PLAIN}{OWN.format(WRITES)}open('/tmp/lines.csv', 'w').write('1\\n' * 64)\n"
     "data = tf.data.TextLineDataset('/tmp/lines.csv').map(lambda a: (tf.ones(4), tf.ones(1))).cache().batch(8)\n"
@@ -253,6 +254,8 @@ CASES = [
     ("cache", LINES.replace("OWN", "own").replace(WRITES, "def on_epoch_end(self, *of): self.seen = [of]"), True),
     ("cache", LINES.replace("OWN", "own").replace(WRITES, "def on_epoch_end(self, *of): self.model.save('a')"), True),
     ("cache", LINES.replace("OWN", "keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)"), True),
+    ("prefetch", reading("'/tmp/lines.csv'", WRITES.partition(": ")[2]).replace("a * level", READS), False),
+    ("prefetch", reading("'/tmp/lines.csv'", "print(of)").replace("a * level", READS), True),
     ("parallel-map", STEERED.replace("level[0] = 2.0", "print(level[0])"), True),
     ("parallel-map", pipeline(".map(step, 8)", python("np.random.seed(7); return a + np.random.rand()")), False),
     ("parallel-map", pipeline(".map(step, 8)", python("return a + np.random.default_rng(7).random()")), True),

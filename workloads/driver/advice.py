@@ -66,8 +66,8 @@ def _not_found(line: str) -> FileNotFoundError:
 def _of_import(error: BaseException, text: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
         return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
-    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("google.colab"):
-        return "It is in Colab only: leave it out, and pass files with --mount PATH."
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith(("google.colab", "kaggle_")):
+        return "It is in Colab or Kaggle only: leave it out, and pass files with --mount PATH."
     if isinstance(error, ModuleNotFoundError) and error.name == "tf_keras":
         return f"It {LEGACY}"
     if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):

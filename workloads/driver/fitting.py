@@ -208,11 +208,9 @@ def _prefetch(call: Call) -> str:
     reads = _kinds_in(_datasets(call)) & PYTHON or any(
         not _is_seed(each) for function in functions_of(_datasets(call)) for each in _captured(function)
     )
-    if not reads:
-        return ""
     if not _outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
-        return around_batches(call)
+        return around_batches(call) if reads else ""
     datasets = [*_datasets(call)]
     return _changed_between(call, datasets, _kinds_in(datasets) | {type(each).__name__ for each in datasets})
 
