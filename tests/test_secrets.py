@@ -290,6 +290,12 @@ def test_hidden_values_are_found_in_wide_characters(encoding: str) -> None:
         assert "***" in left and len(left) < 60, left
 
 
+def test_hidden_values_are_found_with_doubled_quotes() -> None:
+    value = """pass"word'1234"""
+    for text in (value.replace('"', '""'), value.replace("'", "''"), json.dumps(value.replace("'", "''"))):
+        assert "word" not in without(f"of {text} end", [value])
+
+
 def test_the_bytes_of_a_part_do_not_hide_only_a_part_of_the_whole() -> None:
     part, whole = "Tr0ub4dor", "Tr0ub4dor&3Zebra!"
     for hidden in ((part, whole), (whole, part)):

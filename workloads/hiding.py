@@ -43,6 +43,8 @@ _FINAL_QUOTES: tuple[Callable[[str], str], ...] = (
     functools.partial(urllib.parse.quote, safe="", errors="replace"),
     functools.partial(urllib.parse.quote_plus, errors="replace"),
     lambda text: text.replace("'", "'\"'\"'"),  # of a shell
+    lambda text: text.replace('"', '""'),  # of CSV
+    lambda text: text.replace("'", "''"),  # of SQL and YAML
 )
 
 
