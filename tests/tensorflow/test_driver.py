@@ -251,6 +251,18 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ),
         (BEYOND, " steps, where the script trains 6: measuring takes longer"),
         (
+            "class Ends(keras.callbacks.Callback):\n"
+            "    def on_epoch_end(self, *of): raise StopIteration('pruned')\n"
+            "try:\n    made().fit(x, y, epochs=9, callbacks=[Ends()])\nexcept StopIteration:\n    pass",
+            "if this error is how the script ends it, leave that out",
+        ),
+        (
+            "@tf.function\ndef steps():\n    for _ in tf.range(3):\n        pass\n"
+            "        # tfbench: step 8\nsteps()",
+            ": Steps are marked in a tf.function",
+        ),
+        ("import os\nos.setpgrp()\nmade().fit(x, y[:3])", "cardinality is ambiguous"),
+        (
             "try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)",
             "--call 2 measures that.",
         ),

@@ -228,6 +228,11 @@ class MarkedSteps:
             raise ScriptError(
                 f"`# tfbench: step {str(given)[:80]}`: a step has one sample or more, and at most {MOST_SAMPLES:,}."
             )
+        if not tf.executing_eagerly() and tf.compat.v1.executing_eagerly_outside_functions():
+            raise ScriptError(
+                "Steps are marked in a tf.function, whose Python runs while it is traced: put the comment into the "
+                "loop that calls it, with the samples of all its steps."
+            )
         if not tf.executing_eagerly():
             raise ScriptError(
                 "Steps are marked in a session of TensorFlow 1, which cannot be timed: train with fit, or in a loop of "

@@ -71,6 +71,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.NAMES, **names})
     os.execv = os.execve = _replaced()  # type: ignore[assignment]
+    os.setpgrp = _leading(os.setpgrp)
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     _note_variables()
     try:
@@ -88,12 +89,30 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
                 f"{text}. {_of_variables() or 'Pass command-line arguments with --arg.'}"
             ) from error
     except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # scripts can raise anything
-        raise ScriptError(explained(error, path)) from error
+        raise ScriptError(explained(_own_error(error), path)) from error
     finally:
         if os.getpid() != process:  # a child that the script forked has come to its end
             os._exit(0)
         if watch := _watch():
             watch.read()
+
+
+def _own_error(error: BaseException) -> BaseException:
+    """Return the ScriptError that an error was raised for, as AutoGraph does; without one, the error itself."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, ScriptError):
+        found = found.__cause__ or found.__context__
+    return found or error
+
+
+def _leading(set_group: Callable[[], None]) -> Callable[[], None]:
+    """Return os.setpgrp for a process that leads its session and so its group, for which the system refuses it."""
+
+    def setpgrp() -> None:
+        if os.getsid(0) != os.getpid():
+            set_group()
+
+    return setpgrp
 
 
 def folders() -> Iterable[Path]:

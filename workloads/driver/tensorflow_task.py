@@ -382,7 +382,7 @@ class ScriptRun:
                     f" It came after {call.steps_before_error}: measuring takes longer than the script. Let it train "
                     "more epochs, or allow more steps."
                 )
-            elif is_own(type(error).__module__):
+            elif is_own(type(error).__module__) or (is_caught() and _is_raised_by_script(error)):
                 explained += (
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."
@@ -474,6 +474,14 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     if not fixes.keys() >= {*task.fixes}:
         raise ValueError("it changes other calls than the one that is measured")
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
+
+
+def _is_raised_by_script(error: BaseException) -> bool:
+    """Return whether code of the script, and none that it calls, has raised an error."""
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    return last is not None and is_own(str(last.tb_frame.f_globals.get("__name__")))
 
 
 def _compiles(tree: ast.AST, call: Call) -> bool:
