@@ -9,7 +9,6 @@ import ast
 import inspect
 import linecache
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +23,8 @@ from workloads.cells import place
 Site = tuple[int, int]
 # What the names of scratch folders begin with; see workloads/driver/script.py.
 SCRATCH = "script-"
+# What ends a program.
+_NO_ERRORS = {"KeyboardInterrupt", "SystemExit", "GeneratorExit"}
 _METHODS = ("fit", "predict", "evaluate", "compile")
 _compiled: WeakKeyDictionary[Any, tuple[Site, ...]] = WeakKeyDictionary()
 
@@ -74,7 +75,7 @@ def _catches(text: str, line: int) -> bool:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
                 kinds = [ast.unparse(each.type) if each.type else "Exception" for each in node.handlers]
-                if any(re.search(r"Exception|Error", kind) for kind in kinds):
+                if not {*kinds} <= _NO_ERRORS:
                     return True
     return False
 
