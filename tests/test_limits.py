@@ -235,7 +235,9 @@ def test_a_wrong_limit_is_one_sentence_with_what_to_try(
 def test_other_files_are_no_limits(tmp_path: Path, text: str) -> None:
     path = tmp_path / "limits.toml"
     path.write_text(text, encoding="utf-8")
-    with user_error(UsageError, r"limits\.toml (is not|cannot be read as TOML)", hint='limits = ["health = ok"'):
+    with user_error(
+        UsageError, r"limits\.toml (is not|cannot be read as TOML)", hint='limits = ["health = ok"'
+    ):
         read_limits(path, ())
     path.write_bytes(b" " * (2 << 20))
     with pytest.raises(StoreError, match="larger than 1 MiB"):

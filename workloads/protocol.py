@@ -117,6 +117,11 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 # Variables that choose another Keras, and their values for the one that is measured.
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 
+# What Keras makes for its loops, and calls once for each call of its compiled step.
+LOOPS = {
+    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
+    "make_predict_function",
+}  # fmt: skip
 # Packages that stand-ins replace if they are missing.
 PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly")
 

@@ -15,17 +15,12 @@ from collections.abc import Sequence
 from harness.fixes.changes import callbacks_are_of_keras, fits_again
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument
-from workloads.protocol import STEPS_PER_CALL, Aim, Edit
+from workloads.protocol import LOOPS, STEPS_PER_CALL, Aim, Edit
 
 # Steps of pipelines whose length nobody knows.
 _OF_UNKNOWN_LENGTH = (
     "filter", "from_generator", "unbatch", "flat_map", "bucket_by_sequence_length", "take_while", "group_by_window",
 )  # fmt: skip
-# What Keras makes for its loops, which runs all steps of a call.
-_LOOPS = {
-    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
-    "make_predict_function",
-}  # fmt: skip
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -41,7 +36,7 @@ def edits(source: Source) -> Sequence[Edit]:
     unknown = any(isinstance(part, ast.Starred) for call in running for part in call.args) or any(
         each.arg is None for call in running for each in call.keywords
     )
-    own_loop = any(isinstance(node, ast.Attribute) and node.attr in _LOOPS for node in ast.walk(source.tree))
+    own_loop = any(isinstance(node, ast.Attribute) and node.attr in LOOPS for node in ast.walk(source.tree))
     # Those of the only training are seen when it is called.
     others = [*(trainings if fits_again(source) else ()), *inferring]
     called = all(callbacks_are_of_keras(source, call) for call in others)

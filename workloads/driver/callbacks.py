@@ -13,6 +13,7 @@ import tensorflow as tf
 from workloads.driver.call import Call
 from workloads.driver.changing import ACTING, changes_of, names_in
 from workloads.driver.reached import codes, is_own, reached
+from workloads.protocol import LOOPS
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -24,11 +25,6 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
-# What Keras calls once for each call of its compiled step.
-_LOOPS = {
-    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
-    "make_predict_function",
-}  # fmt: skip
 
 
 def around_batches(call: Call) -> str:
@@ -105,14 +101,14 @@ def _wrapped(call: Call) -> str:
     """Return the name of a function of Keras' that runs around steps, and which the script replaces; "" without one."""
     model, kinds = call.model, (tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList)
     owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
-    for names, places in ((sorted(_LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
+    for names, places in ((sorted(LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
         for name in names:
             if any(_is_own_function(place[name]) for place in places if name in place):
                 return name
     own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
     functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
-    return min(_LOOPS & names_in(reached(*functions, *kept)), default="")
+    return min(LOOPS & names_in(reached(*functions, *kept)), default="")
 
 
 def _is_own_function(thing: Any) -> bool:

@@ -105,9 +105,9 @@ def shared(
         read: from where the other code is reached.
         but: things that do not count.
     """
-    steps = [step for part in code for step in dis.get_instructions(part)]
-    if not any(step.opname in STORING or step.argval in CHANGING_METHODS for step in steps):
+    if not changes_any(code):
         return ""
+    steps = [step for part in code for step in dis.get_instructions(part)]
     others = [*reached(*read)]
     names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
              for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
@@ -121,6 +121,15 @@ def shared(
         if id(each) in found.keys() - left and (isinstance(each, _MUTABLE) or is_of_script(each))
     )
     return next((f"a {type(each).__name__}" for each in mutable), "")
+
+
+def changes_any(code: Iterable[types.CodeType]) -> bool:
+    """Return whether code changes anything at all that others may read."""
+    return any(
+        step.opname in STORING or step.argval in CHANGING_METHODS
+        for part in code
+        for step in dis.get_instructions(part)
+    )
 
 
 def sets_seeds(starts: Iterable[Any]) -> bool:

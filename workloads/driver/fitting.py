@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -36,10 +36,9 @@ from workloads.driver.callbacks import (
     reads_params,
 )
 from workloads.driver.changing import (
-    CHANGING_METHODS,
-    STORING,
     TO_FILES,
     TO_VARIABLES,
+    changes_any,
     own_code,
     sets_seeds,
     shared,
@@ -194,7 +193,6 @@ def _cache(call: Call) -> str:
     kinds = _kinds_in(before)
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
-    kinds |= {type(each).__name__ for each in before}
     return _changed_between(call, before, kinds)
 
 
@@ -205,14 +203,15 @@ def _prefetch(call: Call) -> str:
         return (
             f"Python in the pipeline reads on from a {kind} that outlives it, and would leave it further on."
         )
-    reads = _kinds_in(_datasets(call)) & PYTHON or any(
-        not _is_seed(each) for function in functions_of(_datasets(call)) for each in _captured(function)
+    datasets = [*_datasets(call)]
+    kinds = _kinds_in(datasets)
+    reads = kinds & PYTHON or any(
+        not _is_seed(each) for function in functions_of(datasets) for each in _captured(function)
     )
     if not _outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
         return around_batches(call) if reads else ""
-    datasets = [*_datasets(call)]
-    return _changed_between(call, datasets, _kinds_in(datasets) | {type(each).__name__ for each in datasets})
+    return _changed_between(call, datasets, kinds)
 
 
 def reads_on(call: Call) -> str:
@@ -315,13 +314,14 @@ def _fills_whole(dataset: Any) -> bool:
     return False
 
 
-def _changed_between(call: Call, datasets: Iterable[Any], kinds: Iterable[str]) -> str:
+def _changed_between(call: Call, datasets: Sequence[Any], kinds: set[str]) -> str:
     """Return that something of the script's may change between epochs what pipelines read; "" if nothing may.
 
     Args:
-        kinds: of the operations and datasets of the pipelines.
+        kinds: of the operations in the pipelines' functions.
     """
     python = [each for function in functions_of(datasets) for each in _python_functions(function)]
+    kinds = kinds | {type(each).__name__ for each in datasets}
     found = [each.group() for each in map(_READING.search, kinds) if each]
     names = set[str]()
     if python or any(each not in _VARIABLES for each in found):
@@ -374,9 +374,7 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     found = {id(each): each for each in reached(*starts)}
     running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
     code = [*own_code(found.values()), *running]
-    steps = [step for part in code for step in dis.get_instructions(part)]
-    stores = any(step.opname in STORING or step.argval in CHANGING_METHODS for step in steps)
-    if stores and any(map(_part_of_training(call), found.values())):
+    if changes_any(code) and any(map(_part_of_training(call), found.values())):
         return "what it names of the model"
     return shared(code, found, python, but=())
 
