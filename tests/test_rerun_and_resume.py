@@ -213,6 +213,14 @@ def test_scripts_are_named_after_the_report(tmp_path):
     assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 
+def test_check_names_another_engine(tmp_path):
+    run = recorded()
+    isolated = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=True)))
+    printed = rerun(tmp_path, isolated, "--check", "--engine", "local")
+    assert printed.code == 0
+    assert "isolated: yes -> no" in " ".join(printed.err.split())
+
+
 @pytest.mark.parametrize("given", ["--engine=none", "--price=abc"])
 def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
     printed = rerun(tmp_path, recorded(), "--check", given)

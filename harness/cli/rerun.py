@@ -17,6 +17,7 @@ from harness.cli.console import Terminal, best_effort, err
 from harness.cli.metrics_file import MetricsFile
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
+from harness.engines import LOCAL
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, GpuError
 from harness.images.builder import ImageBuilder
@@ -75,7 +76,7 @@ def command(
     for name, value in requested.items():
         progress.line(f"The run uses {name} {value}")
     if check:
-        images = _existing_images(recorded, options, paths, progress)
+        images = {} if options.engine == LOCAL else _existing_images(recorded, options, paths, progress)
         _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
         with suppress(GpuError):  # a difference, which was printed
             resolve_rerun(recorded, options)

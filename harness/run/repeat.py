@@ -137,7 +137,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
         run.manifest,
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
-        engine=EngineInfo(name="", version="", isolated=run.manifest.engine.isolated),
+        engine=EngineInfo(name="", version="", isolated=options.engine != LOCAL),
         images=tuple(
             images.get(image.target)
             or replace(image, base="", lock_sha256=recipes.lock_sha256(image.target), digest="", contents="")
