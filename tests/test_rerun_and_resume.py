@@ -215,7 +215,9 @@ def test_scripts_are_named_after_the_report(tmp_path):
 
 def test_check_names_another_engine(tmp_path):
     run = recorded()
-    isolated = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=True)))
+    isolated = replace(
+        run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=True))
+    )
     printed = rerun(tmp_path, isolated, "--check", "--engine", "local")
     assert printed.code == 0
     assert "isolated: yes -> no" in " ".join(printed.err.split())
