@@ -7,6 +7,7 @@ with `# left out`, so that a notebook made from the script has it again.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import shlex
@@ -24,6 +25,7 @@ from workloads.cells import CELL, LINE, MARKDOWN, RAISES, SKIPS, TAGS, cells, ta
 MAX_BYTES = 256 << 20
 _LEFT_OUT = "  # left out by tfbench"
 _WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
+_CAPTURED = re.compile(rf"^\w+ = __import__.*\){_LEFT_OUT}: (?P<magic>%%capture.*)$")
 _EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
@@ -179,7 +181,8 @@ def plain_cell(source: str) -> list[str]:
         setup = _OPTIONS.sub("", rest, count=1) if name == "timeit" else ""
         text = "\n".join(body)
         if name == "capture" and (named := [each for each in rest.split() if each.isidentifier()]):
-            setup = f"{named[0]} = __import__('unittest.mock').mock.Mock(stdout='', stderr='', outputs=[])"
+            shown = "__import__('unittest.mock').mock.Mock(stdout='', stderr='', outputs=[])"
+            setup = f"{named[0]} = {shown}{_LEFT_OUT}: {lines[first]}"
         return [*before, setup or _comment(lines[first]), *(body if _is_python(text) else _plain_lines(body))]
     if name in ("writefile", "file") and rest:
         *options, file = _words(rest) or [rest]
@@ -347,9 +350,19 @@ def left_out(text: str) -> list[str]:
     return result
 
 
+def awaits(text: str) -> bool:
+    """Return whether cells await, which a notebook may do and a script may not."""
+    try:
+        code = compile(text, "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError:  # of a newer Python
+        return False
+    return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
 def _restored(line: str) -> str:
     """Return a line of a script as it was in the notebook."""
     line = _WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line)
+    line = _CAPTURED.sub(r"\g<magic>", line)
     return _EMPTY.sub(r"\g<indent>\g<target> = \g<magic>", line)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -55,6 +56,11 @@ _BREAKS = re.compile(r"\s*[\r\n\t\v\f\u2028\u2029]+\s*")
 def harmless(text: str) -> str:
     """Replace control characters, including those that change text direction, except line feeds and tabs."""
     return _CONTROLS.sub("\ufffd", text)
+
+
+def exact(text: str) -> str:
+    """Return a text as JSON in ASCII, for what is saved of a page; "" if `harmless` leaves it as it is."""
+    return "" if harmless(text) == text else json.dumps(text)
 
 
 def printable_xml(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, script_of
+from harness.notebooks import awaits, left_out, notebook_of, plain_cell, plain_script, script_of
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
 from tests.errors import user_error
@@ -174,6 +174,17 @@ def test_what_runs_has_its_arguments_and_is_the_main_program(tmp_path, monkeypat
     assert "got" not in printed(plain_cell("%run -n helper.py"))
     Path("uses.py").write_text("twice = 2 * n\n")
     assert printed(plain_cell("n = 4\n%run -i uses.py"))["twice"] == 8
+
+
+def test_a_cell_that_captures_and_takes_time_is_saved_as_it_was() -> None:
+    source = "%%capture shown\n%%time\nm = 1"
+    made = json.loads(notebook_of("\n".join(["# %% cell 1", *plain_cell(source), ""])))
+    assert made["cells"][0]["source"] == source
+
+
+def test_notebooks_that_await_are_known() -> None:
+    assert awaits("x = 1\nawait x") and awaits("async with x: pass")
+    assert not awaits("async def run():\n    await x\n")
 
 
 def test_what_is_captured_is_empty() -> None:

@@ -1,6 +1,7 @@
 import base64
 import gzip
 import hashlib
+import html
 import json
 import re
 from dataclasses import replace
@@ -213,3 +214,14 @@ def test_the_points_of_a_sweep_can_be_told_apart(axes, heading, label, width_px)
     assert panel["title"] == heading
     assert label in str(panel)
     assert axis["labelLimit"] >= width_px
+
+
+def test_a_script_is_saved_as_it_is_with_characters_that_are_not_shown() -> None:
+    script = 'name = "\u202bshalom\u202c"\n\x0cend = "</pre>"\n'
+    shown = environment(html=True).get_template("macros.html").module.file("tuned", "tuned.py", script)  # type: ignore[attr-defined]
+    (found,) = re.findall('data-exact="([^"]*)"', shown)
+    assert json.loads(html.unescape(found)) == script and found.isascii()
+    assert "\u202b" not in shown
+    assert "data-exact" not in environment(html=True).get_template("macros.html").module.file(
+        "a", "a.py", "x = 'é'\n"
+    )  # type: ignore[attr-defined]

@@ -3,6 +3,8 @@
 import base64
 import html
 import json
+import shutil
+import subprocess
 import urllib.parse
 from collections.abc import Callable
 
@@ -280,6 +282,33 @@ def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
 )
 def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []
+
+
+@pytest.mark.parametrize("start", ["", "a", "some bytes"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "od -Ax -tx1z",
+        "od -td1",
+        "od -tu1",
+        "od -b",
+        "od -c",
+        "base64 -w 10",
+        "base64 -w 12",
+        "base32 -w 8",
+        "xxd",
+        "hexdump -C",
+    ],
+)
+def test_hidden_values_are_found_in_dumps_of_several_rows(command: str, start: str) -> None:
+    if not shutil.which(command.partition(" ")[0]):
+        pytest.skip("it is not installed")
+    value = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
+    dump = subprocess.run(command.split(), input=f"{start}{value}".encode(), capture_output=True, check=True)
+    for text in (dump.stdout.decode(), repr(dump.stdout.decode()), dump.stdout.decode().lower()):
+        left = without(f"first\n{text}\nlast", [value])
+        assert "***" in left and len(left) < 120, left
+        assert left.startswith("first") and left.endswith("last")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])

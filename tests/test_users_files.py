@@ -386,17 +386,27 @@ def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest
     LocalEngine(protects=True).require_safe([home], [tmp_path])
 
 
+def _beside_script(name: str) -> Path:
+    """Return the place in a container of what is beside a script's folder."""
+    return Path(os.path.normpath(Path(FILE_DIR).parent / name))
+
+
 def test_what_links_lead_to_is_mounted_where_they_lead(tmp_path: Path) -> None:
     home = write_files(tmp_path / "a/home", {"train.py": "", "data/x": ""})
     tmp_path.chmod(0o755)
     other = write_files(tmp_path / "other", {"logs/x": ""}) / "logs"
+    for name in ("a/data/x", "workloads/x"):
+        write_files(tmp_path, {name: ""})
     for name, target in (
         ("logs", "../../other/logs"), ("data/absolute", str(other)), ("inside", "data"), ("up", ".."), ("gone", "none"),
-        ("python", "/usr/bin/env"), ("root", "/"), ("driver", "../workloads"), ("etc", "../../etc"), ("tmp", "/tmp"),
+        ("python", "/usr/bin/env"), ("root", "/"), ("etc", "../" * 9 + "etc"), ("tmp", "/tmp"), ("beside", "../data"),
+        ("driver", "../../workloads"),
     ):  # fmt: skip
         (home / name).symlink_to(target)
     assert {mount.container: mount.host for mount in linked({Path(FILE_DIR): home})} == {
-        "/other/logs": other,
+        str(_beside_script("../other/logs")): other,
+        str(_beside_script("data")): tmp_path / "a/data",
+        str(_beside_script("../workloads")): tmp_path / "workloads",
         str(other): other,
     }
     assert all(mount.read_only for mount in linked({Path(FILE_DIR): home}))
@@ -413,14 +423,15 @@ def test_links_below_what_links_lead_to_are_followed_too(tmp_path: Path) -> None
     (tmp_path / "store/train").symlink_to("../ssd/train")
     (tmp_path / "store/back").symlink_to("../store")
     (home / "train.py").symlink_to("../real/train.py")
-    places = {"/tfbench/store": tmp_path / "store", "/tfbench/ssd/train": tmp_path / "ssd/train"}
+    places = {str(_beside_script(name)): tmp_path / name for name in ("store", "ssd/train")}
     for script, more in (("own.py", "real/train.py"), ("train.py", "real")):
         found = {mount.container: mount.host for mount in linked({Path(FILE_DIR): home}, home / script)}
-        assert found == places | {f"/tfbench/{more}": tmp_path / more}
+        assert found == places | {str(_beside_script(more)): tmp_path / more}
     mounted = linked({Path(FILE_DIR): home, tmp_path / "store": tmp_path / "store"})
     found = {mount.container: mount.host for mount in mounted}
     assert found == places | {
-        str(tmp_path / "ssd/train"): tmp_path / "ssd/train", "/tfbench/real/train.py": tmp_path / "real/train.py",
+        str(tmp_path / "ssd/train"): tmp_path / "ssd/train",
+        str(_beside_script("real/train.py")): tmp_path / "real/train.py",
     }  # fmt: skip
 
 

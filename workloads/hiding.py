@@ -19,9 +19,16 @@ SHORTEST, SHORTEST_OTHER = 4, 8
 _LONGEST_ENCODED = 256
 # As JSON within JSON within a representation.
 _QUOTED_TIMES = 3
-# What is between bytes that are written one by one: signs, an end of a line that is quoted, and the start of a number.
-_BETWEEN_HEX, _BETWEEN_DECIMALS = (rf"(?:\\[nt]|[^0-9a-z]){{{least},8}}" for least in (0, 1))
+# From one row of a dump to the next: the rest of the row, which shows the same as letters, and a place before the next.
+_ROW = r"[^\n]{0,80}?(?:\n|\\n)\W{0,8}(?:(?:0x)?[0-9a-f]{1,16}\W{1,8})?"
+# The letters at the end of the last row.
+_END = r"(?:[ \t]{2,}(?:(?!\\n)[^\n]){0,80})?"
+# What is between bytes and letters that are written one by one: signs, or an end of a line that is quoted; and what
+# a number begins with.
+_BETWEEN_HEX, _BETWEEN_OTHERS = (rf"(?:(?:\\[nt]|[^0-9a-z]){{{least},8}}|{_ROW})" for least in (0, 1))
 _BEFORE_HEX = "(?:0?x|u)?0{0,2}"
+# Between characters of a text that is broken into lines.
+_BROKEN = r"(?:\\[rn]|[\s\"'+])*"
 _ENCODINGS = ("utf-8", "utf-16-le", "utf-32-le")
 # What is between the characters of the wider ones, as such and shown.
 _BETWEEN_WIDE = ("\0", "\0" * 3, "\\x00", "\\x00" * 3)
@@ -53,7 +60,7 @@ def without(text: str, hidden: Iterable[str]) -> str:
     hidden = tuple(hidden)
     for form in _forms(hidden):
         text = text.replace(form, HIDDEN)
-    for pattern in _byte_by_byte(hidden):
+    for pattern in _in_pieces(hidden):
         text = pattern.sub(HIDDEN, text)
     return text
 
@@ -62,9 +69,8 @@ def without(text: str, hidden: Iterable[str]) -> str:
 def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts as programs print them, longest first."""
     lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
-    found = {form for line in lines for form in _quoted(line)} | {
-        form for text in _long(hidden) for form in _encoded(text) if len(form) >= SHORTEST_OTHER
-    }
+    found = {form for line in lines for form in _quoted(line)}
+    found |= {form for text in _long(hidden) for form in (text.lower(), text.upper(), *_wide(text))}
     return tuple(sorted(found, key=len, reverse=True))
 
 
@@ -73,15 +79,24 @@ def _long(hidden: Iterable[str]) -> Iterator[str]:
 
 
 @functools.cache
-def _byte_by_byte(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters; longest texts first."""
+def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters; longest texts first.
+
+    Also of their encodings, which programs break into lines.
+    """
     patterns = []
     for text in sorted(_long(hidden), key=len, reverse=True):
         encoded = (text.encode(each, errors="replace").rstrip(b"\0") for each in _ENCODINGS)
         for numbers in {*map(tuple, encoded), tuple(map(ord, text))}:
             dump = f"h?{_BETWEEN_HEX}{_BEFORE_HEX}".join(f"{number:x}" for number in numbers)
-            decimals = f"{_BETWEEN_DECIMALS}0{{0,2}}".join(map(str, numbers))
-            patterns += [rf"{_BEFORE_HEX}{dump}h?", rf"(?<!\d)0{{0,2}}{decimals}(?!\d)"]
+            patterns.append(rf"{_BEFORE_HEX}{dump}h?{_END}")
+            for base in ("d", "o"):
+                others = f"{_BETWEEN_OTHERS}0{{0,2}}".join(f"{number:{base}}" for number in numbers)
+                patterns.append(rf"(?<!\d)0{{0,2}}{others}(?!\d){_END}")
+        patterns.append(_BETWEEN_OTHERS.join(map(re.escape, text)))
+        patterns += (
+            _BROKEN.join(map(re.escape, form)) for form in _encoded(text) if len(form) >= SHORTEST_OTHER
+        )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
 
 
@@ -93,14 +108,16 @@ def _quoted(line: str) -> set[str]:
     return found | {each for quote in _FINAL_QUOTES for each in map(quote, found)}
 
 
+def _wide(text: str) -> Iterator[str]:
+    """Yield a text in UTF-16 and UTF-32, as such and shown."""
+    yield from (between.join(text) for between in _BETWEEN_WIDE)
+
+
 def _encoded(text: str) -> Iterator[str]:
     content = text.encode(errors="replace")
-    yield from (text.lower(), text.upper())
     yield from _in_base(content, base64.b64encode, 6)
     yield from _in_base(content, base64.urlsafe_b64encode, 6)
     yield from _in_base(content, base64.b32encode, 5)
-    # As lists of characters, and in UTF-16 and UTF-32.
-    yield from (between.join(text) for between in (" ", "', '", *_BETWEEN_WIDE))
 
 
 def _in_base(content: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:

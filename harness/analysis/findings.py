@@ -31,6 +31,7 @@ from harness.model.analysis import (
     VariantResult,
 )
 from harness.model.metrics import GPU_UTILISATION
+from harness.model.run import Status
 from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
@@ -455,7 +456,12 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 
 def _refused(case: Case, finding: Finding) -> str:
-    """Return why a change for a cause was left out, of several the one that alters least; "" if none was."""
+    """Return why a change for a cause was left out, of several the one that alters least.
+
+    "" if none was, or others may not have been tried yet.
+    """
+    if all(trial.status is Status.INTERRUPTED for trial in case.trials):
+        return ""
     reasons = {variant: reason for trial in case.trials for variant, reason in trial.left_out.items()}
     aimed = {
         variant: rule.safety

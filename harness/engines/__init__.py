@@ -13,7 +13,8 @@ from harness.model.platform import EngineInfo, ImageInfo
 WORKLOADS_DIR = "/tfbench/workloads"
 DATA_DIR = "/tfbench/data"
 OUT_DIR = "/tfbench/out"
-FILE_DIR = "/tfbench/file"
+# So deep that links from it to what is beside the folders above lead to nothing of the others.
+FILE_DIR = "/tfbench/user/1/2/3/4/5/6/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 DOWNLOADS_DIR = "/tfbench/downloads"
 

@@ -145,9 +145,12 @@ class LocalEngine:
 
     def _show(self, spec: ContainerSpec, root: Path) -> None:
         """Create links to the mounted folders below the private root."""
-        for mount in (*spec.mounts, _out(spec)):
+        shown: list[Path] = []
+        for mount in sorted((*spec.mounts, _out(spec)), key=lambda each: each.container):
             link = Path(_host_paths(mount.container, root))
-            if link.is_relative_to(root):  # those of --mount are at their own path
+            within = any(each in link.parents for each in shown)  # a link leads there already
+            if link.is_relative_to(root) and not within:  # those of --mount are at their own path
+                shown.append(link)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 own = mount.container == FILE_DIR
                 if own and not self.protects:

@@ -109,7 +109,7 @@ def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
 
 RULE = Rule(
     name="many-steps",
-    summary="Train many steps per call, and run callbacks on batches as often, on samples in the device's memory, "
+    summary="Train many steps per call, with callbacks on batches once per call, on samples in the device's memory, "
     "of which an epoch may leave out up to 2 %",
     aim=Aim.LAUNCH,
     safety=Safety.ALIKE,

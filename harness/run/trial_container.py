@@ -162,7 +162,7 @@ def linked(folders: Mapping[Path, Path], script: Path | None = None) -> list[Mou
                 if script and path.samefile(script):
                     host, place = host.parent, place.parent
                 around = any(host in root.parents for root in roots)
-                there = any(each in (place, *place.parents) for each in folders)
+                there = any(each in (place, *place.parents) or place in each.parents for each in folders)
                 if not around and not there and not _of_system(place) and str(place) not in found:
                     found[str(place)] = Mount(container=str(place), host=host)
                     if host.is_dir():

@@ -68,17 +68,19 @@
     }
     if (button.dataset.copy) copy(button);
     if (button.dataset.save) {
-      download(button.dataset.file, "text/x-python", document.getElementById(button.dataset.save).textContent);
+      download(button.dataset.file, "text/x-python", exactly(document.getElementById(button.dataset.save)));
     }
     if (button.id === "save-data") {
       unpack("tfbench-analysis").then((text) => download("tfbench-report.json", "application/json", text));
     }
   });
 
+  const exactly = (code) => code.dataset.exact ? JSON.parse(code.dataset.exact) : code.textContent;
+
   const copy = async (button) => {
     const code = document.getElementById(button.dataset.copy);
     try {
-      await navigator.clipboard.writeText(code.textContent);
+      await navigator.clipboard.writeText(exactly(code));
       button.textContent = "Copied";
     } catch {
       getSelection().selectAllChildren(code);

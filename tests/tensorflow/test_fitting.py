@@ -226,6 +226,8 @@ WRAPPED = f"{HEAD}{PLAIN}" + (
     "inner = model.make_train_function()\ndef traced(batches): return inner(batches)\n"
     "def made(force=False): return traced\nmodel.{}\nmodel.fit(x, y, verbose=0)\n"
 )
+REPLACES = "setattr(net, 'train_function', print)"
+MADE_ANEW = "net.train_function = net.make_train_function(force=True)"
 FORWARDED = "(self, name): return object.__getattribute__(self, name)"
 PRINTED = f"{PRINTS}, verbose"
 PATCHED = "def told(self, *given, **named): pass\nkeras.callbacks.CallbackList.on_train_batch_end = told\n"
@@ -267,6 +269,9 @@ CASES = [
     ("steps-per-execution", WRAPPED.format("make_train_function = made"), False),
     ("steps-per-execution", WRAPPED.format("other = made"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): net.train_function = print"), "own"), False),
+    ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {MADE_ANEW}"), "own"), True),
+    ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.train_function = None"), "own"), True),
+    ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {REPLACES}"), "own"), False),
     ("many-steps", callbacks(OWN.format(f"def __getattribute__{FORWARDED}"), "own"), False),
     ("compiled", eager("scale = self.half").replace("count = 0", "half = 0.5").replace("verbose", PRINTED), True),
     ("compiled", scheduled("self.seen.append(float(self.model.predict(x, verbose=0)[0, 0]))"), True),

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.changing import ACTING, changes_of, names_in
+from workloads.driver.changing import ACTING, changes_of, used_of
 from workloads.driver.reached import codes, is_own, reached
 from workloads.protocol import LOOPS
 
@@ -29,8 +29,8 @@ _RUNNING = ("LambdaCallback", "LearningRateScheduler")
 
 def around_batches(call: Call) -> str:
     """Return why callbacks must run around each batch; "" if they need not."""
-    if name := _wrapped(call):
-        return f"The script has put code of its own around {name}, which Keras calls once for each call of a step."
+    if found := _wrapped(call):
+        return f"{found}, which Keras calls once for each call of a step."
     for callback in call.callbacks:
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
@@ -98,17 +98,18 @@ def is_keras(thing: Any) -> bool:
 
 
 def _wrapped(call: Call) -> str:
-    """Return the name of a function of Keras' that runs around steps, and which the script replaces; "" without one."""
+    """Return that the script replaces or uses a function of Keras' that runs around steps; "" if it does not."""
     model, kinds = call.model, (tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList)
     owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
     for names, places in ((sorted(LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
         for name in names:
             if any(_is_own_function(place[name]) for place in places if name in place):
-                return name
+                return f"The script has put code of its own around {name}"
     own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
     functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
-    return min(LOOPS & names_in(reached(*functions, *kept)), default="")
+    name = min(used_of(LOOPS, reached(*functions, *kept)), default="")
+    return f"A callback of the script uses {name}" if name else ""
 
 
 def _is_own_function(thing: Any) -> bool:

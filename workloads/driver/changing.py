@@ -62,6 +62,9 @@ CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
     "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto",
 }  # fmt: skip
+# Instructions that load attributes; and those that may be between a method and the call of it.
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_OF_ARGUMENTS = ("LOAD_CONST", "KW_NAMES", "PUSH_NULL", "PRECALL")
 _MUTABLE = (dict, list, set, deque, np.ndarray)
 
 
@@ -152,6 +155,32 @@ def names_in(things: Iterable[Any]) -> set[str]:
     return {name for part in own_code(things) for name in part.co_names}
 
 
+def used_of(names: set[str], things: Iterable[Any]) -> set[str]:
+    """Return which attributes of these names the script's functions among things use.
+
+    Not those that only have Keras make its functions anew: a call of `make_train_function`, `train_function = None`,
+    and both in one line.
+    """
+    return {name for code in own_code(things) for name in _used_of(names, [*_plain_steps(code)])}
+
+
+def _used_of(names: set[str], steps: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    making = {name for name in names if name.startswith("make_")}
+    for index, (kind, name) in enumerate(steps):
+        if isinstance(name, str) and name in names:
+            if kind == "STORE_ATTR" and name not in making:
+                owner = next(at for at in range(index - 1, -1, -1) if steps[at][0] not in _ATTRIBUTES)
+                value = steps[max(owner - 1, 0)]
+                loaded = (at for kind, at in reversed(steps[:owner]) if kind in _ATTRIBUTES)
+                if value == ("LOAD_CONST", None) or (value[0] == "CALL" and next(loaded, "") in making):
+                    continue
+            if kind in _ATTRIBUTES and name in making:
+                called = (kind for kind, _ in steps[index + 1 :] if kind not in _OF_ARGUMENTS)
+                if next(called, "").startswith("CALL"):
+                    continue
+            yield name
+
+
 def _parts(model: Any) -> list[Any]:
     return [model, *model._flatten_layers()]
 
@@ -160,7 +189,7 @@ def _named_elsewhere(code: types.CodeType) -> Iterator[str]:
     """Yield the names that code uses, but for those of attributes of its model."""
     chain = list[str]()
     for kind, name in _plain_steps(code):
-        chain = [*chain, str(name)] if kind in ("LOAD_ATTR", "LOAD_METHOD") else []
+        chain = [*chain, str(name)] if kind in _ATTRIBUTES else []
         if (kind.startswith("LOAD_") and _TO_MODEL.isdisjoint(chain)) or kind in STORING:
             yield str(name)
 
@@ -185,7 +214,7 @@ def _changes_others(code: types.CodeType, by_variable: bool) -> str:
             before = before[:-1]  # its key
             if _is_owned(before, own, made, by_variable):
                 continue
-        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name in CHANGING_METHODS:
+        elif kind in _ATTRIBUTES and name in CHANGING_METHODS:
             if before and before[-1][0] == "BINARY_SUBSCR":
                 before = before[:-2]
             if _is_owned(before, own, made, by_variable):
