@@ -7,7 +7,6 @@ with `# left out`, so that a notebook made from the script has it again.
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import re
 import shlex
@@ -37,7 +36,7 @@ _FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./~${}'\"-]+(?:\s+[\w./~${}'\"-]+)*")
 # What IPython replaces in the line of a magic.
 _VALUE = re.compile(r"\{(?P<code>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
-_HELP = re.compile(r"\?{1,2}\s*[\w.%*]+|[\w.%*]+\s*\?{1,2}")
+_HELP = re.compile(r"\?{1,2}\s*[\w.%*]+|[^#'\"]*[\w.%*]\s*\?{1,2}")
 # Magics that work without their sign, where the line is no assignment and no call.
 _AUTOMATIC = re.compile(
     r"^(?:cd|ls|ll|pwd|pip|conda|mamba|mkdir|rmdir|rm|cp|mv|cat)(?:[ \t]+[^\s=,(\[].*)?$", re.MULTILINE
@@ -348,15 +347,6 @@ def left_out(text: str) -> list[str]:
         elif found := _EMPTY.match(line):
             result.append(f"{found['target']} = {found['magic']}")
     return result
-
-
-def awaits(text: str) -> bool:
-    """Return whether cells await, which a notebook may do and a script may not."""
-    try:
-        code = compile(text, "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    except SyntaxError:  # of a newer Python
-        return False
-    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def _restored(line: str) -> str:

@@ -20,6 +20,8 @@ from harness.errors import StoreError
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 64
 MAX_TEXT = 1 << 20
+# Of a script, which fixes make longer.
+MAX_SCRIPT = 2 << 20
 MAX_NUMBER = 1e100
 # In a line of TOML: the time it takes grows with the square of the parts of a key such as a.b.c.
 MAX_DOTS = 200
@@ -160,13 +162,21 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) -> Any:
-    """Make all text in nested values printable, and numbers beyond MAX_NUMBER, or as near to zero, that and zero.
+def sanitized(
+    value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH, *, verbatim: bool = False
+) -> Any:
+    """Make text in nested values printable, and numbers beyond MAX_NUMBER, or as near to zero, that and zero.
+
+    Args:
+        verbatim: text is a script's, as it is below the name "scripts". What shows it replaces the characters that it
+            cannot show.
 
     Raises:
         ValueError: nested deeper than `depth`, or with a number that is not finite or has more than 64 bits.
     """
     if isinstance(value, str):
+        if verbatim:
+            return value.encode(errors="replace").decode()[: max(max_length, MAX_SCRIPT)]
         return printable(value, max_length)
     if not isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
@@ -181,10 +191,12 @@ def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) ->
         raise ValueError("it is nested too deeply")
     if isinstance(value, Mapping):
         return {
-            sanitized(name, max_length, depth - 1): sanitized(each, max_length, depth - 1)
+            sanitized(name, max_length, depth - 1): sanitized(
+                each, max_length, depth - 1, verbatim=verbatim or name == "scripts"
+            )
             for name, each in value.items()
         }
-    return type(value)(sanitized(each, max_length, depth - 1) for each in value)
+    return type(value)(sanitized(each, max_length, depth - 1, verbatim=verbatim) for each in value)
 
 
 def printable(text: str, max_length: int = MAX_TEXT) -> str:

@@ -21,7 +21,7 @@ from harness.model.analysis import (
 from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
-from harness.notebooks import awaits, notebook_of
+from harness.notebooks import notebook_of
 from reports import numbers
 from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of
@@ -413,7 +413,7 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         file=f"{row.case.workload}-tuned.py" if tuned else "",
         script=script,
         notebook=notebook_of(script) if tuned and is_notebook else "",
-        command=_command(analysis, row) if tuned and not (is_notebook and awaits(script)) else "",
+        command=_command(analysis, row) if tuned and not is_notebook else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=used,
         accuracies=_accuracies(row.case),

@@ -284,5 +284,9 @@ def test_harmless_characters_stay_and_numbers_are_bounded():
     """A script's text is read back as it ran, and no sum or ratio of numbers is infinite."""
     text = "a\u00a0b\u200b\u200d\u00ad\u202f\u3000\f\n"
     assert sanitized({text: text}) == {text: text}
+    ran = {"scripts": {"train.py": "a\u202eb\x0c\x1b[1m\u2028\r"}, "other": "a\u202eb"}
+    assert sanitized(ran) == {**ran, "other": "a\ufffdb"}
+    assert sanitized([ran["scripts"]], verbatim=True) == [ran["scripts"]]
+    assert sanitized("\ud800", verbatim=True) == "?"
     assert printable("a\u202eb\u2066\x07") == "a\ufffdb\ufffd\ufffd"
     assert sanitized([1e308, -1e308, 5e-324, 1.5]) == [1e100, -1e100, 0.0, 1.5]

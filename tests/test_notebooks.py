@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.notebooks import awaits, left_out, notebook_of, plain_cell, plain_script, script_of
+from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, script_of
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
 from tests.errors import user_error
@@ -131,6 +131,7 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ("a, b = 7, 4\nx = (a\n  % b)\n!ls", {"x": 3}),
         ("x = '#('  # (\n%matplotlib inline", {"x": "#("}),
         ("int?\n?int\nnp.*load*?\nx = 1", {"x": 1}),
+        ("y = 5; int?\nx = 1", {"x": 1}),
         ("%%timeit -n1 -r1 y = 2\nx = y + 1", {"x": 3, "y": 2}),
         ("%%capture --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
         ("\n%%time\nx = 1", {"x": 1}),
@@ -180,11 +181,6 @@ def test_a_cell_that_captures_and_takes_time_is_saved_as_it_was() -> None:
     source = "%%capture shown\n%%time\nm = 1"
     made = json.loads(notebook_of("\n".join(["# %% cell 1", *plain_cell(source), ""])))
     assert made["cells"][0]["source"] == source
-
-
-def test_notebooks_that_await_are_known() -> None:
-    assert awaits("x = 1\nawait x") and awaits("async with x: pass")
-    assert not awaits("async def run():\n    await x\n")
 
 
 def test_what_is_captured_is_empty() -> None:

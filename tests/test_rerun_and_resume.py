@@ -213,6 +213,15 @@ def test_scripts_are_named_after_the_report(tmp_path):
     assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 
+def test_what_a_report_says_is_in_one_line(tmp_path):
+    run = recorded()
+    hostile = replace(
+        run, manifest=replace(run.manifest, tfbench_version="1\nNo differences known.", commit="2\n3")
+    )
+    printed = rerun(tmp_path, hostile, "--check").err
+    assert "\nNo differences" not in printed and "\n3" not in printed and "No differences known." in printed
+
+
 def test_check_names_another_engine(tmp_path):
     run = recorded()
     isolated = replace(

@@ -82,8 +82,8 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _NOT_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
-# Parts of a workload's declaration that do not affect what runs.
-_DESCRIPTION = ("published", "title", "suite", "source")
+# Parts of a workload's declaration that do not affect what runs, or are in its scripts.
+_DESCRIPTION = ("published", "title", "suite", "source", "params")
 
 
 def facts(run: Run) -> dict[Section, dict[str, str]]:

@@ -67,14 +67,13 @@ def command(
     path = newest_run(run)
     recorded = open_run(path)
     manifest = recorded.manifest
-    progress.line(
-        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
-        f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
-    )
+    named = f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
+    ran = f"{len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
+    _print_line(progress, f"{named}{manifest.commit or 'unknown'}: {ran}")
     options = rerun_options(recorded, replace(options, workloads=tuple(scripts or ())))
     requested = requested_resources(recorded, options)
     for name, value in requested.items():
-        progress.line(f"The run uses {name} {value}")
+        _print_line(progress, f"The run uses {name} {value}")
     if check:
         images = {} if options.engine == LOCAL else _existing_images(recorded, options, paths, progress)
         _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
@@ -110,10 +109,16 @@ def differences_between(recorded: Run, current: Run) -> Fields:
     }
 
 
+def _print_line(progress: Terminal, text: str) -> None:
+    """Print text in one line, so that what a report says cannot pass for other lines."""
+    progress.line(" ".join(text.splitlines()))
+
+
 def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
     differences = differences_between(recorded, current)
     for (section, name), (before, after) in differences.items():
-        progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(after)}")
+        what = f"{short_digests(before)} -> {short_digests(after)}"
+        _print_line(progress, f"Differs here: {section}, {name}: {what}")
     if not differences:
         progress.line("No differences known before the run.")
 

@@ -35,7 +35,7 @@ from workloads.readings import Window, overlaps
 
 MAX_BYTES = 256 << 20
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
-MAX_TEXT, MAX_SCRIPT = LONGEST_MESSAGE, 200_000
+MAX_TEXT = LONGEST_MESSAGE
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.
@@ -113,8 +113,7 @@ class EventLog:
         self.characters += len(str(plain))
         if self.characters > MAX_CHARACTERS:
             raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
-        longest = MAX_SCRIPT if event["kind"] == "script" else MAX_TEXT
-        self._store({**event, **sanitized(plain, longest)})
+        self._store({**event, **sanitized(plain, MAX_TEXT, verbatim=event["kind"] == "script")})
 
     def parts(self) -> dict[str, Any]:
         """Return the fields of a Trial that its container reports."""

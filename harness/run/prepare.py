@@ -235,7 +235,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
             continue
         read = _read_by_trials(run, RunFolder(path), name)
         # Scripts by their text, because a notebook may be saved with other outputs.
-        now = sanitized(entry.workload.scripts)  # as those of a run are read
+        now = sanitized(entry.workload.scripts, verbatim=True)  # as those of a run are read
         scripts = next((workload.scripts for workload in run.workloads if workload.name == name), {})
         changes += sorted(
             script for script in scripts.keys() | now.keys() if scripts.get(script) != now.get(script)

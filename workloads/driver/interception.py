@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import getpid
 from typing import Any
 
 import tensorflow as tf
@@ -67,7 +68,7 @@ class Interception:
     call: Call | None = None
     other: Call | None = None
     trained: bool = False
-    _process: int = field(init=False, default_factory=os.getpid)
+    _process: int = field(init=False, default_factory=getpid)
     _busy: threading.Lock = field(init=False, default_factory=threading.Lock)
     fits: int = field(init=False, default=0)
     # Shared with the processes that the script forks.
@@ -99,7 +100,7 @@ class Interception:
 
         @functools.wraps(original)
         def method(model: Any, *args: Any, **named: Any) -> Any:
-            if os.getpid() != self._process:
+            if getpid() != self._process:
                 self._forked[0] = 1
                 return original(model, *args, **named)
             # Keras' fit calls evaluate.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from os import getpid
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Rehearsal:
         self._output = -1
         self._even = True
         self._ended = threading.Lock()
-        self._process = os.getpid()
+        self._process = getpid()
         step_s = job.results.step_s(BASELINE) or _CALL_S / _STEPS
         steps = min(_STEPS, int(_CALL_S / step_s))
         per_call = STEPS_PER_CALL[job.spec.device]
@@ -94,7 +95,7 @@ class Rehearsal:
         self._write(script.named(error) if error else "")
 
     def _exits(self, code: int) -> None:
-        if os.getpid() != self._process:
+        if getpid() != self._process:
             _EXIT(code)
         self._write(f"os._exit({code})")
 

@@ -26,6 +26,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
 from itertools import islice
+from os import getpid
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,7 +68,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     Raises:
         ScriptError: it failed by itself.
     """
-    process, path = os.getpid(), _scratch(script)
+    process, path = getpid(), _scratch(script)
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.NAMES, **names})
     os.execv = os.execve = _replaced()  # type: ignore[assignment]
@@ -91,7 +92,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # scripts can raise anything
         raise ScriptError(explained(_own_error(error), path)) from error
     finally:
-        if os.getpid() != process:  # a child that the script forked has come to its end
+        if getpid() != process:  # a child that the script forked has come to its end
             os._exit(0)
         if watch := _watch():
             watch.read()
@@ -109,7 +110,7 @@ def _leading(set_group: Callable[[], None]) -> Callable[[], None]:
     """Return os.setpgrp for a process that leads its session and so its group, for which the system refuses it."""
 
     def setpgrp() -> None:
-        if os.getsid(0) != os.getpid():
+        if os.getsid(0) != getpid():
             set_group()
 
     return setpgrp

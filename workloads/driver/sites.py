@@ -6,6 +6,7 @@ A site is the line and the column (in bytes) at which a call ends, as in Python'
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import linecache
 import os
@@ -26,6 +27,8 @@ SCRATCH = "script-"
 # What ends a program.
 _NO_ERRORS = {"KeyboardInterrupt", "SystemExit", "GeneratorExit"}
 _METHODS = ("fit", "predict", "evaluate", "compile")
+# Lines of the user's script, where it was changed.
+_written: list[str] = []
 _compiled: WeakKeyDictionary[Any, tuple[Site, ...]] = WeakKeyDictionary()
 
 
@@ -92,7 +95,24 @@ def compiling(model: Any) -> tuple[Site, ...]:
 
 def where(filename: str, line: int) -> str:
     """Return the place of a line of a script that runs, as its user knows it."""
-    return place(Path(filename).name, "".join(linecache.getlines(filename)), line)
+    text = "".join(linecache.getlines(filename))
+    if _written and filename == getattr(sys.modules["__main__"], "__file__", ""):
+        line, text = _line_as_written(text.splitlines(), line), "\n".join(_written)
+    return place(Path(filename).name, text, line)
+
+
+def changed_from(text: str) -> None:
+    """Remember the user's script of which another is run, for the places in it."""
+    _written[:] = text.splitlines()
+
+
+def _line_as_written(lines: list[str], line: int) -> int:
+    """Return which line of the user's a line is; of one that is not theirs, that which follows."""
+    matching = difflib.SequenceMatcher(None, _written, lines, autojunk=False)
+    for _, start, end, first, last in matching.get_opcodes():
+        if first < line <= last:
+            return min(start + line - first, max(end, start + 1))
+    return line
 
 
 def _frames(*, beside: bool = False) -> Iterator[FrameType]:

@@ -50,7 +50,7 @@ from workloads.driver.reached import is_own
 from workloads.driver.rehearsal import Rehearsal
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
-from workloads.driver.sites import is_caught
+from workloads.driver.sites import changed_from, is_caught
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.threads import BusyThreads
 from workloads.driver.timing import LossError, Meter
@@ -149,6 +149,7 @@ class ScriptRun:
             if text.path != spec.scripts[BASELINE].path:
                 raise ScriptError("Its script trains on one device.")
             self._strategy = tf.distribute.MirroredStrategy(self._names)
+        changed_from(spec.scripts.get(self._task.script, spec.scripts[BASELINE]).text)
         job = self._job(self._task.script)
         marked = MarkedSteps(job, self._prove, self._end_marked)
         own_loop = marked.inserted(text.text)
