@@ -16,6 +16,7 @@ from workloads.protocol import (
     CALLBACKS,
     COMPUTE_BITS,
     EPOCH_CALLBACK_PREFIX,
+    FILLING,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
@@ -344,3 +345,16 @@ def test_an_input_that_gets_slower_is_found_although_its_interval_includes_zero(
         trials.append(replace(trial, windows=windows))
     finding = first(replace(played, trials=tuple(trials)))
     assert finding.cause is Cause.INPUT and finding.share.low < 0.01 and finding.share.high <= 1.0
+
+
+def test_a_shuffle_buffer_that_each_epoch_fills_is_input() -> None:
+    played = run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0)
+    for filling, cause in ((0.0, Cause.EPOCHS), (0.19, Cause.INPUT)):
+        filled = Metric(variant=CUSTOM_LOOP, name=FILLING, value=filling)
+        ends = with_metrics(played, **{BETWEEN_EPOCHS: 0.2})
+        trials = tuple(replace(each, metrics=(*each.metrics, filled)) for each in ends.trials)
+        (case,) = analyse(replace(ends, trials=trials)).cases
+        assert case.findings[0].cause is cause
+        assert sum(part.median for part in case.breakdown(BASELINE).parts.values()) == pytest.approx(
+            case.breakdown(BASELINE).total.median, rel=0.01
+        )

@@ -36,6 +36,7 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
+    FILLING,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RETRACING,
@@ -228,7 +229,11 @@ def _input(case: Case, time: StepTime) -> Cause:
     share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
     if stalled is not None and share and stalled >= MIN_DISK_SHARE * share:
         return Cause.DISK
-    return Cause.OVERLAP if _is_fast_alone(case) and not case.prefetches else Cause.INPUT
+    filling_s = case.metric(CUSTOM_LOOP, FILLING) or 0.0
+    fills = (
+        filling_s >= MIN_DETAIL_SHARE * share * time.total.median
+    )  # before each epoch, which nothing can overlap
+    return Cause.OVERLAP if _is_fast_alone(case) and not (case.prefetches or fills) else Cause.INPUT
 
 
 def _is_fast_alone(case: Case) -> bool:

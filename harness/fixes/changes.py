@@ -64,6 +64,8 @@ _KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimiz
 # What a step may look at that is not its script's.
 _OUTSIDE = {"time", "datetime", "os", "pathlib", "queue"}
 _FRAMEWORKS = {"tensorflow", "keras", "numpy", "math"}
+# Libraries whose functions change nothing but their arguments.
+_PURE = _FRAMEWORKS | {"scipy", "cv2", "skimage", "PIL", "pandas", "operator", "librosa"}
 # Their functions run in each step, also of a compiled one.
 _IN_EACH_STEP = {"numpy_function", "py_function"}
 
@@ -84,8 +86,8 @@ def keeps_state(source: Source) -> bool:
     nodes = [node for each in functions for node in ast.walk(each)]
     read = set[str]().union(*map(_read_in, functions))
     between = _between(source)
-    stored = {names[0] for names in _changes([*step, *between], _CHANGING_PYTHON) if names}
-    counted = {names[0] for names in _changes(step, _CHANGING_PYTHON) if names}
+    stored = {names[0] for names in _changes(source, [*step, *between], _CHANGING_PYTHON) if names}
+    counted = {names[0] for names in _changes(source, step, _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
         or bool((counted - _KEPT) & _read_in(source.tree))
@@ -252,7 +254,7 @@ def _is_rebound(source: Source, name: str) -> bool:
     return len(stores) > 1 or any(each in stores for each in loops)
 
 
-def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
+def keeps_own_state(source: Source, functions: Sequence[ast.AST]) -> bool:
     """Return whether functions change or draw from what outlives their call, so that their order counts."""
     return (
         _calls(functions, {"next"})
@@ -260,7 +262,7 @@ def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
         or any(
             names and names[0] not in Source.bound(each)
             for each in functions
-            for names in _changes([each], _CHANGING)
+            for names in _changes(source, [each], _CHANGING)
         )
     )
 
@@ -328,7 +330,7 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     if fits_again(source) and any(_is_rebound(source, name) for name in names):
         return True
     names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
-    if any(names & set(each) for each in _changes([*between, *functions], _CHANGING | _STEERING)):
+    if any(names & set(each) for each in _changes(source, [*between, *functions], _CHANGING | _STEERING)):
         return True
     if _calls(functions, {"next"}):
         return True
@@ -336,8 +338,11 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     return files and any(_writes(source, call) for each in between for call in calls_in(each))
 
 
-def _changes(code: Iterable[ast.AST], methods: Collection[str]) -> Iterator[list[str]]:
-    """Yield the names of each object or global variable that functions and loops change, its own name first."""
+def _changes(source: Source, code: Iterable[ast.AST], methods: Collection[str]) -> Iterator[list[str]]:
+    """Yield the names of each object or global variable that functions and loops change, its own name first.
+
+    Functions of libraries that have the name of a method (`np.append`, `ndimage.rotate`) change nothing.
+    """
     for part in (
         each for node in code for each in ast.walk(node) if isinstance(each, (*_FUNCTIONS, *_LOOPS))
     ):
@@ -353,7 +358,8 @@ def _changes(code: Iterable[ast.AST], methods: Collection[str]) -> Iterator[list
                 ):
                     yield list(_names(node, own))
                 case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in methods:
-                    yield list(_names(owner, own))
+                    if source.package(source.words(owner).partition(".")[0]) not in _PURE:
+                        yield list(_names(owner, own))
 
 
 def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:

@@ -38,7 +38,9 @@ def edits(source: Source) -> Sequence[Edit]:
         node.name
         for node in ast.walk(source.tree)
         if isinstance(node, ast.ClassDef)
-        and not keeps_own_state([each for each in node.body if getattr(each, "name", "") not in _BETWEEN])
+        and not keeps_own_state(
+            source, [each for each in node.body if getattr(each, "name", "") not in _BETWEEN]
+        )
         and any(source.words(base).endswith(("PyDataset", "Sequence")) for base in node.bases)
     }
     has_workers = re.search(r"\bworkers\b", source.text) is not None

@@ -51,7 +51,7 @@ def _allows_any_order(source: Source) -> bool:
 
 def _keeps_state(source: Source, used: Sequence[ast.AST]) -> bool:
     functions = [each for each in used if isinstance(each, (ast.FunctionDef, ast.Lambda))]
-    return keeps_own_state(functions) or any(_counts(source, each) for each in used)
+    return keeps_own_state(source, functions) or any(_counts(source, each) for each in used)
 
 
 def _counts(source: Source, node: ast.AST) -> bool:

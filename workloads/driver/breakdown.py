@@ -18,9 +18,10 @@ from workloads import variants
 from workloads.driver import draining, generation, inference, keras_model, training
 from workloads.driver.call import rows
 from workloads.driver.job import Job
+from workloads.driver.pipelines import class_of, pipelines
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions, Meter, drive
-from workloads.protocol import BATCH_BYTES, BETWEEN_EPOCHS, BUILD, DATA, RETRACING
+from workloads.protocol import BATCH_BYTES, BETWEEN_EPOCHS, BUILD, DATA, FILLING, RETRACING
 from workloads.variants import BASELINE, BATCH, CALLS, HOST_FED
 
 
@@ -64,20 +65,21 @@ def custom_loop(job: Job) -> None:
     batches = _endless(job.call.dataset)
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
-    between_ns = 0
+    between_ns = filling_ns = 0
     with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
         going = True
         while going:
             requested = time.monotonic_ns()
-            batch, first = next(batches)
+            batch, filled_ns = next(batches)
             received = time.monotonic_ns()
             # A CPU is idle for the whole wait, because its step is synchronous.
             idle = completions.idle_ns(requested, received) if completions else received - requested
             waited = max(0, idle - overhead_ns)
-            if first and meter.steps:
+            if filled_ns and meter.steps:
                 # A new iterator, which fills its buffers: Keras fit waits for it between epochs.
                 meter.pause(waited)
+                filling_ns += min(waited, filled_ns)
                 between_ns, waited = between_ns + waited, 0
             loss = step(batch)
             if completions:
@@ -87,6 +89,8 @@ def custom_loop(job: Job) -> None:
             shapes.setdefault(shape, time.monotonic_ns() - received)
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
+    if any(class_of(each) == "ShuffleDataset" for each in pipelines(job.call.dataset)):
+        job.metric(FILLING, filling_ns / 1e9 / max(1, meter.steps))
     # One other shape is compiled once in the whole training, such as that of a short last batch.
     if job.call.model.jit_compile and len(shapes) > 2:
         job.metric(RETRACING, sum(list(shapes.values())[1:]) / 1e9 / max(1, meter.steps))
@@ -159,13 +163,15 @@ def mirrored_batch(job: Job) -> None:
     drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * len(job.devices))
 
 
-def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, bool]]:
-    """Yield the batches of consecutive epochs, and whether each is the first of its epoch."""
+def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, int]]:
+    """Yield the batches of consecutive epochs, each with the nanoseconds of the first of its epoch; 0 with others."""
     while True:
-        batch, first = None, True
-        for batch in dataset:
-            yield batch, first
-            first = False
+        batch, iterator = None, iter(dataset)
+        began, filled_ns = time.monotonic_ns(), 0
+        for batch in iterator:
+            filled_ns = max(1, time.monotonic_ns() - began) if began else 0
+            began = 0
+            yield batch, filled_ns
         if batch is None:
             raise ScriptError("The generator has no more batches. Make it endless, and give steps_per_epoch.")
 

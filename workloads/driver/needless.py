@@ -101,6 +101,6 @@ def _by_earlier_results(job: Job, variant: str) -> str:
     waits = results.wait_share
     # What the custom loop loses relative to the same step with a ready batch.
     lost = (min(base, loop) - (host_fed or model)) / base
-    if input_related and waits is not None and max(waits, lost) < RELEVANT_SHARE:
+    if input_related and waits is not None and max(waits, lost, results.filling_share()) < RELEVANT_SHARE:
         return "input costs little"
     return ""

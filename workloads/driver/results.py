@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     EPOCH_CALLBACK_PREFIX,
+    FILLING,
     FIRST_STEP,
     RUN_EAGERLY,
     read_events,
@@ -106,6 +108,10 @@ class Results:
         """Return the last value of a metric; None without one."""
         values = self._metrics.get(name, {}).get(variant)
         return values[-1] if values else None
+
+    def filling_share(self) -> float:
+        """Return the share of the baseline's step in which it waits for a shuffle buffer to be filled."""
+        return (self.metric(CUSTOM_LOOP, FILLING) or 0.0) / (self.step_s(BASELINE) or math.inf)
 
     def has(self, variant: str, prefix: str) -> bool:
         """Return whether a variant has a metric whose name begins so."""
