@@ -317,7 +317,11 @@ def _of_kernel(path: str) -> bool:
 
 def _copy_small(links: Sequence[Path]) -> None:
     """Replace links by copies, the smallest file first: writing to those does not reach the user's files."""
-    sizes = {link: link.stat().st_size for link in links if link.is_file()}
+    sizes = {}
+    for link in links:
+        with suppress(OSError):  # what lies on a file system that only its user may read
+            if link.is_file():
+                sizes[link] = link.stat().st_size
     room = _MOST_COPIED
     for link, size in sorted(sizes.items(), key=lambda each: each[1])[:1000]:
         room -= size
