@@ -228,6 +228,12 @@ WRAPPED = f"{HEAD}{PLAIN}" + (
 )
 REPLACES = "setattr(net, 'train_function', print)"
 MADE_ANEW = "net.train_function = net.make_train_function(force=True)"
+TEE = """
+import sys
+class Tee:
+    def __getattr__(self, name): return getattr(sys.__stdout__, name)
+sys.stdout = Tee()
+"""
 FORWARDED = "(self, name): return object.__getattribute__(self, name)"
 PRINTED = f"{PRINTS}, verbose"
 PATCHED = "def told(self, *given, **named): pass\nkeras.callbacks.CallbackList.on_train_batch_end = told\n"
@@ -268,6 +274,8 @@ CASES = [
     ("many-steps", WRAPPED.format("train_function = traced"), False),
     ("steps-per-execution", WRAPPED.format("make_train_function = made"), False),
     ("steps-per-execution", WRAPPED.format("other = made"), True),
+    ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=2)\n", False),
+    ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=0)\n", True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): net.train_function = print"), "own"), False),
     ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {MADE_ANEW}"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.train_function = None"), "own"), True),

@@ -116,7 +116,7 @@ def _steps_per_execution(call: Call) -> str:
             return (
                 f"{name} is {call.arguments[name]}, and Keras would round it up to whole calls of {per_call}."
             )
-    return around_batches(call)
+    return _read_output(call) or around_batches(call)
 
 
 def _working_beside() -> str:
