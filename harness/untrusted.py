@@ -176,7 +176,7 @@ def sanitized(
     """
     if isinstance(value, str):
         if verbatim:
-            return value.encode(errors="replace").decode()[: max(max_length, MAX_SCRIPT)]
+            return value.encode(errors="replace").decode()[:MAX_SCRIPT]
         return printable(value, max_length)
     if not isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:

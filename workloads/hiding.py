@@ -70,7 +70,8 @@ def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts as programs print them, longest first."""
     lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
     found = {form for line in lines for form in _quoted(line)}
-    found |= {form for text in _long(hidden) for form in (text.lower(), text.upper(), *_wide(text))}
+    for text in _long(hidden):
+        found |= {text.lower(), text.upper(), *(between.join(text) for between in _BETWEEN_WIDE)}
     return tuple(sorted(found, key=len, reverse=True))
 
 
@@ -106,11 +107,6 @@ def _quoted(line: str) -> set[str]:
     for _ in range(_QUOTED_TIMES):
         found |= {quote(each) for each in found for quote in _QUOTES}
     return found | {each for quote in _FINAL_QUOTES for each in map(quote, found)}
-
-
-def _wide(text: str) -> Iterator[str]:
-    """Yield a text in UTF-16 and UTF-32, as such and shown."""
-    yield from (between.join(text) for between in _BETWEEN_WIDE)
 
 
 def _encoded(text: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload
-from workloads.protocol import EPOCH_CALLBACK_PREFIX, RECURRENT_PREFIX, VARIABLE_PREFIX
-from workloads.variants import BASELINE, INPUT_ONLY, STAGE, Part
+from workloads.protocol import EPOCH_CALLBACK_PREFIX, FILLING, RECURRENT_PREFIX, VARIABLE_PREFIX
+from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, STAGE, Part
 
 _NONE: Mapping[str, float | None] = {}
 
@@ -146,6 +146,11 @@ class Case:
     def loops_of_kernels(self) -> tuple[str, ...]:
         """Recurrent layers of the baseline that cannot use cuDNN's kernel, as "path: why"."""
         return tuple(self._metrics(BASELINE, RECURRENT_PREFIX))
+
+    @property
+    def filling_s(self) -> float:
+        """Seconds per step in which the baseline waits for a shuffle buffer to be filled, before each epoch."""
+        return self.metric(CUSTOM_LOOP, FILLING) or 0.0
 
     def between_epochs_s(self, variant: str) -> float:
         """Return the seconds per step of a variant that ends of epochs take."""

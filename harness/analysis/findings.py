@@ -36,7 +36,6 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
-    FILLING,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RETRACING,
@@ -229,10 +228,8 @@ def _input(case: Case, time: StepTime) -> Cause:
     share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
     if stalled is not None and share and stalled >= MIN_DISK_SHARE * share:
         return Cause.DISK
-    filling_s = case.metric(CUSTOM_LOOP, FILLING) or 0.0
-    fills = (
-        filling_s >= MIN_DETAIL_SHARE * share * time.total.median
-    )  # before each epoch, which nothing can overlap
+    # A buffer is filled before each epoch, which nothing can overlap.
+    fills = case.filling_s >= MIN_DETAIL_SHARE * share * time.total.median
     return Cause.OVERLAP if _is_fast_alone(case) and not (case.prefetches or fills) else Cause.INPUT
 
 

@@ -59,7 +59,7 @@ from harness.analysis.trial_measures import units
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread
 from harness.model.analysis import Estimate, StepTime
-from workloads.protocol import BETWEEN_EPOCHS, FILLING, PYTHON_IN_STEP, RETRACING
+from workloads.protocol import BETWEEN_EPOCHS, PYTHON_IN_STEP, RETRACING
 from workloads.variants import (
     BASELINE,
     BATCH,
@@ -264,8 +264,8 @@ def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
     )
     parts = split(times)
     # What a new epoch waits for its shuffle buffer is the pipeline's work.
-    filling = np.minimum(case.metric(CUSTOM_LOOP, FILLING) or 0.0, parts.get(Part.EPOCHS, 0.0))
-    if Part.EPOCHS in parts and np.any(filling):
+    if case.filling_s and Part.EPOCHS in parts:
+        filling = np.minimum(case.filling_s, parts[Part.EPOCHS])
         parts[Part.EPOCHS] = parts[Part.EPOCHS] - filling
         parts[Part.INPUT_WAIT] = parts.get(Part.INPUT_WAIT, np.zeros_like(filling)) + filling
     slowest = [name.partition(",")[0] for name in slowest_stages(case)]

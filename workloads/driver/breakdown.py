@@ -166,14 +166,14 @@ def mirrored_batch(job: Job) -> None:
 def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, int]]:
     """Yield the batches of consecutive epochs, each with the nanoseconds of the first of its epoch; 0 with others."""
     while True:
-        batch, iterator = None, iter(dataset)
-        began, filled_ns = time.monotonic_ns(), 0
-        for batch in iterator:
-            filled_ns = max(1, time.monotonic_ns() - began) if began else 0
-            began = 0
-            yield batch, filled_ns
+        iterator = iter(dataset)
+        began = time.monotonic_ns()
+        batch = next(iterator, None)
         if batch is None:
             raise ScriptError("The generator has no more batches. Make it endless, and give steps_per_epoch.")
+        yield batch, max(1, time.monotonic_ns() - began)
+        for batch in iterator:
+            yield batch, 0
 
 
 def _step(job: Job) -> Any:

@@ -172,7 +172,9 @@ def _used_of(names: set[str], steps: Sequence[tuple[str, Any]]) -> Iterator[str]
                 owner = next(at for at in range(index - 1, -1, -1) if steps[at][0] not in _ATTRIBUTES)
                 value = steps[max(owner - 1, 0)]
                 loaded = (at for kind, at in reversed(steps[:owner]) if kind in _ATTRIBUTES)
-                if value == ("LOAD_CONST", None) or (value[0] == "CALL" and next(loaded, "") in making):
+                if value == ("LOAD_CONST", None) or (
+                    value[0].startswith("CALL") and next(loaded, "") in making
+                ):
                     continue
             if kind in _ATTRIBUTES and name in making:
                 called = (kind for kind, _ in steps[index + 1 :] if kind not in _OF_ARGUMENTS)

@@ -61,8 +61,8 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
         shares = dict.fromkeys(Aim, 1.0)
     else:
         loop, with_ready_batch = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
-        lost_to_input = max(results.wait_share or 0.0, 1 - with_ready_batch / min(base, loop))
-        lost_to_input = max(lost_to_input, results.filling_share())
+        lost_to_step = 1 - with_ready_batch / min(base, loop)
+        lost_to_input = max(results.wait_share or 0.0, lost_to_step, results.filling_share())
         around_step = 1 - loop / base
         # More steps per call have fewer of Keras' own ends of epochs, of callbacks and validation as many.
         own_ends = not results.callbacks and not results.params.get("validates")

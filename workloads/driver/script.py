@@ -26,7 +26,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
 from itertools import islice
-from os import getpid
+from os import getpid  # by a name of its own: scripts replace functions of os
 from pathlib import Path
 from types import ModuleType
 from typing import Any

@@ -96,8 +96,9 @@ def compiling(model: Any) -> tuple[Site, ...]:
 def where(filename: str, line: int) -> str:
     """Return the place of a line of a script that runs, as its user knows it."""
     text = "".join(linecache.getlines(filename))
-    if _written and filename == getattr(sys.modules["__main__"], "__file__", ""):
-        line, text = _line_as_written(text.splitlines(), line), "\n".join(_written)
+    lines = text.splitlines()
+    if _written and lines != _written and filename == getattr(sys.modules["__main__"], "__file__", ""):
+        line, text = _line_as_written(lines, line), "\n".join(_written)
     return place(Path(filename).name, text, line)
 
 
@@ -108,7 +109,7 @@ def changed_from(text: str) -> None:
 
 def _line_as_written(lines: list[str], line: int) -> int:
     """Return which line of the user's a line is; of one that is not theirs, that which follows."""
-    matching = difflib.SequenceMatcher(None, _written, lines, autojunk=False)
+    matching = difflib.SequenceMatcher(None, _written, lines)
     for _, start, end, first, last in matching.get_opcodes():
         if first < line <= last:
             return min(start + line - first, max(end, start + 1))
