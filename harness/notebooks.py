@@ -140,28 +140,58 @@ def _is_python(text: str) -> bool:
 
 
 def _without_calls(text: str) -> str:
-    """Return a script with the code in calls of get_ipython, as nbconvert writes it, in their place."""
+    """Return a script in which what nbconvert has made calls of get_ipython is treated as the lines that they were."""
     if not _is_python(text):
         return text
     lines = text.split("\n")
-    for statement in reversed(ast.parse(text).body):
-        match statement:
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=kind),
-                    args=[ast.Constant(value=str(name)), ast.Constant(value=str(line)), *body],
-                )
-            ) if kind in ("run_cell_magic", "run_line_magic"):
-                sign = "%%" if kind == "run_cell_magic" else "%"
-                code = body[0].value if body and isinstance(body[0], ast.Constant) else ""
-                given = code if isinstance(code, str) else ""
-                cell = f"{sign}{name} {line}".rstrip() + (f"\n{given}".rstrip() if given else "")
-                end = statement.end_lineno or statement.lineno
-                new = plain_cell(cell)
-                if given:  # the line of the magic is no line of the script
-                    new = [*(new[1:] if new[0].endswith(_LEFT_OUT) else new), f"{LINE}{end + 1}"]
-                lines[statement.lineno - 1 : end] = new
+    statements = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Expr | ast.Assign)]
+    for statement in sorted(statements, key=lambda each: each.lineno, reverse=True):
+        first, end = statement.lineno - 1, statement.end_lineno or statement.lineno
+        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+        whole = "\n".join(lines[first:end]).strip() == ast.get_source_segment(text, statement)
+        if not whole or (cell := _line_of_call(text, statement)) is None:
+            continue
+        if "\n" in cell:  # the line of the magic is no line of the script
+            new = plain_cell(cell)
+            new = [*(new[1:] if new[0].endswith(_LEFT_OUT) else new), f"{LINE}{end + 1}"]
+        else:
+            new = [_plain_line(indent + cell)] if indent else plain_cell(cell)
+            new += [f"{LINE}{end + 1}"] if end > statement.lineno else []
+        lines[first:end] = new
     return "\n".join(lines)
+
+
+def _line_of_call(text: str, statement: ast.Expr | ast.Assign) -> str | None:
+    """Return the line or the cell that nbconvert has made a call of get_ipython; None for another statement."""
+    call = statement.value
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=kind),
+            args=[*given],
+            keywords=[],
+        ):
+            words = [
+                each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+        case _:
+            return None
+    if len(words) < len(given):
+        return None
+    match kind, words:
+        case "run_cell_magic", [name, line, body]:
+            return f"%%{name} {line}".rstrip() + f"\n{body}".rstrip()
+        case "run_line_magic", [name, line]:
+            made = f"%{name} {line}".rstrip()
+        case "magic", [line]:
+            made = f"%{line}"
+        case "system" | "getoutput", [line]:
+            made = f"!{line}"
+        case _:
+            return None
+    target = ""
+    if isinstance(statement, ast.Assign):
+        target = "".join(f"{ast.get_source_segment(text, each)} = " for each in statement.targets)
+    return target + " ".join(made.split("\n"))
 
 
 def plain_cell(source: str) -> list[str]:

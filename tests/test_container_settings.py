@@ -16,6 +16,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import psutil
 import pytest
+from docker.errors import APIError
 from psutil import _psutil_linux
 
 from harness.engines import FILE_DIR, GpuAccess, Mount
@@ -27,7 +28,7 @@ from harness.engines.container_settings import (
     with_secrets_of,
 )
 from harness.engines.docker import DockerEngine
-from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints
+from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints, engine_call
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
 from harness.images.builder import ImageBuilder
@@ -45,6 +46,19 @@ from workloads.protocol import PRIVATE
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
 DAEMON = Daemon(info=INFO)
 SPEC = container_spec(memory_bytes=2**30, cpus="0,1", cpu_quota=1.5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        ('invalid mount config for type "bind": stat /home/a/share: permission denied', "allow_other"),
+        ('exec: "python3": executable file not found in $PATH', "--image needs it"),
+        ("no space left on device", "journalctl"),
+    ],
+)
+def test_a_refused_start_says_what_to_try(answer: str, advice: str) -> None:
+    with pytest.raises(EngineError, match=advice), engine_call("start trial a"):
+        raise APIError("400", explanation=answer)
 
 
 def test_order_of_endpoints():

@@ -300,6 +300,23 @@ def test_scripts_of_editors_and_exported_notebooks() -> None:
     assert plain_script("x = 1\n") == "x = 1\n"
 
 
+def test_calls_of_programs_in_exported_notebooks_are_lines_of_ipython() -> None:
+    exported = (
+        "get_ipython().system('pip install a')\n"
+        "files = get_ipython().getoutput('ls *.csv')\n"
+        "if not files:\n"
+        "    get_ipython().system('wget b')\n"
+        "    x = get_ipython().run_line_magic('time', '1 + 1')\n"
+        "get_ipython().magic('matplotlib inline')\n"
+        "y = [get_ipython().getoutput('ls')]; get_ipython().system('c')\n"
+    )
+    text = plain_script(exported)
+    assert left_out(text) == ["!pip install a", "files = !ls *.csv", "!wget b", "%matplotlib inline"]
+    names = printed(text.split("\n")[:6])
+    assert (names["files"], names["x"]) == ([], 2)
+    assert text.split("\n")[6] == exported.split("\n")[6], "a line with other code stays"
+
+
 def test_parameters_are_those_of_the_tagged_cell(tmp_path: Path) -> None:
     path = tmp_path / "train.ipynb"
     tagged = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "BATCH = 32\nRATE = 0.1"}

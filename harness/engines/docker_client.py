@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,6 +51,13 @@ _NO_PYTHON = (
     "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces that. Leave it "
     "out, or add /usr/local/bin:/usr/bin:/bin to it."
 )
+_NOT_FOR_ROOT = (
+    "The engine runs as root, which may not read this folder: a share that FUSE mounts (sshfs, rclone) is open to its "
+    "user alone. Mount it with `-o allow_other`, use another folder, or run without containers: --engine local."
+)
+_SEE_LOG = "See its log (journalctl -u docker), or run `tfbench doctor`."
+# What an engine's refusal to start a container says -> what to try.
+_HINTS = {r"\$PATH": _NO_PYTHON, "(?s)mount.*permission denied": _NOT_FOR_ROOT}
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
@@ -126,9 +134,7 @@ def engine_call(action: str) -> Iterator[None]:
         reason = str(error.explanation or error)
         raise EngineError(
             f"The container engine could not {action}: {reason}",
-            hint=_NO_PYTHON
-            if "$PATH" in reason
-            else "See its log (journalctl -u docker), or run `tfbench doctor`.",
+            hint=next((hint for sign, hint in _HINTS.items() if re.search(sign, reason)), _SEE_LOG),
         ) from error
     except UNREADABLE as error:
         raise _unreadable(action, error) from error
