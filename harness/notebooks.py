@@ -18,14 +18,23 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.untrusted import printable
-from workloads.cells import CELL, LINE, MARKDOWN, RAISES, SKIPS, TAGS, cells, tags
+from workloads.cells import (
+    CELL,
+    EMPTY,
+    LEFT_OUT,
+    LINE,
+    MARKDOWN,
+    RAISES,
+    SKIPS,
+    TAGS,
+    WAS_LEFT_OUT,
+    cells,
+    tags,
+)
 
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
-_LEFT_OUT = "  # left out by tfbench"
-_WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
-_CAPTURED = re.compile(rf"^\w+ = __import__.*\){_LEFT_OUT}: (?P<magic>%%capture.*)$")
-_EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
+_CAPTURED = re.compile(rf"^\w+ = __import__.*\){LEFT_OUT}: (?P<magic>%%capture.*)$")
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
@@ -153,7 +162,7 @@ def _without_calls(text: str) -> str:
             continue
         if "\n" in cell:  # the line of the magic is no line of the script
             new = plain_cell(cell)
-            new = [*(new[1:] if new[0].endswith(_LEFT_OUT) else new), f"{LINE}{end + 1}"]
+            new = [*(new[1:] if new[0].endswith(LEFT_OUT) else new), f"{LINE}{end + 1}"]
         else:
             new = [_plain_line(indent + cell)] if indent else plain_cell(cell)
             new += [f"{LINE}{end + 1}"] if end > statement.lineno else []
@@ -211,7 +220,7 @@ def plain_cell(source: str) -> list[str]:
         text = "\n".join(body)
         if name == "capture" and (named := [each for each in rest.split() if each.isidentifier()]):
             shown = "__import__('unittest.mock').mock.Mock(stdout='', stderr='', outputs=[])"
-            setup = f"{named[0]} = {shown}{_LEFT_OUT}: {lines[first]}"
+            setup = f"{named[0]} = {shown}{LEFT_OUT}: {lines[first]}"
         return [*before, setup or _comment(lines[first]), *(body if _is_python(text) else _plain_lines(body))]
     if name in ("writefile", "file") and rest:
         *options, file = _words(rest) or [rest]
@@ -223,14 +232,14 @@ def plain_cell(source: str) -> list[str]:
 
 
 def _not_run(lines: Sequence[str]) -> list[str]:
-    return [f"# {line}{_LEFT_OUT}" if line.strip() else "" for line in lines]
+    return [f"# {line}{LEFT_OUT}" if line.strip() else "" for line in lines]
 
 
 def _plain_lines(lines: Sequence[str]) -> Iterator[str]:
     quote, depth, before, new = "", 0, "", ""
     for line in lines:
         joined = before.endswith("\\")
-        if joined and new.endswith(_LEFT_OUT):
+        if joined and new.endswith(LEFT_OUT):
             new = _comment(line.strip())
         else:
             new = line if quote or depth or joined else _plain_line(line)
@@ -279,13 +288,13 @@ def _value(magic: str) -> str:
     """Return the value of a magic that is assigned: of a timed statement, else an empty output."""
     name, _, rest = magic[1:].partition(" ")
     timed = magic.startswith("%") and name == "time" and _is_python(rest.strip())
-    return rest.strip() if timed else f"[]{_LEFT_OUT}: {magic}"
+    return rest.strip() if timed else f"[]{LEFT_OUT}: {magic}"
 
 
 def _comment(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
     # A body of a statement needs one.
-    return f"{indent}{'pass  ' if indent else ''}# {line.strip()}{_LEFT_OUT}"
+    return f"{indent}{'pass  ' if indent else ''}# {line.strip()}{LEFT_OUT}"
 
 
 def _unquoted(text: str) -> str:
@@ -368,22 +377,11 @@ _LINES: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def left_out(text: str) -> list[str]:
-    """Return the lines of a notebook that are left out of its script, or whose output is."""
-    result = list[str]()
-    for line in text.split("\n"):
-        if found := _WAS_LEFT_OUT.match(line):
-            result.append(found["line"])
-        elif found := _EMPTY.match(line):
-            result.append(f"{found['target']} = {found['magic']}")
-    return result
-
-
 def _restored(line: str) -> str:
     """Return a line of a script as it was in the notebook."""
-    line = _WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line)
+    line = WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line)
     line = _CAPTURED.sub(r"\g<magic>", line)
-    return _EMPTY.sub(r"\g<indent>\g<target> = \g<magic>", line)
+    return EMPTY.sub(r"\g<indent>\g<target> = \g<magic>", line)
 
 
 def notebook_of(text: str) -> str:

@@ -14,8 +14,8 @@ SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
 ONE = "1 reading"  # instead of an interval
 _MINUS = "\u2212"
-# From here on, numbers have an exponent.
-_HUGE = 1e15
+# From here on, and with more decimals, numbers have an exponent.
+_HUGE, _MOST_DECIMALS = 1e15, 12
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -210,7 +210,7 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def _fixed(value: float, places: int) -> str:
-    if abs(value) >= _HUGE:
+    if abs(value) >= _HUGE or places > _MOST_DECIMALS:
         return f"{value:.3g}".replace("e+", "e").replace("-", _MINUS)
     rounded = round(value, places) + 0.0  # -0.0 is 0
     return f"{rounded:,.{max(places, 0)}f}".replace("-", _MINUS)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, script_of
+from harness.notebooks import notebook_of, plain_cell, plain_script, script_of
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
 from tests.errors import user_error
-from workloads.cells import as_cells, difference, place
+from workloads.cells import as_cells, difference, left_out, place
 from workloads.driver import shell
 
 PATH = Path("train.ipynb")

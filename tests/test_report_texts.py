@@ -351,6 +351,8 @@ def test_missing_values_are_not_shown_as_zero() -> None:
         (numbers.duration, 3599.9, "60 min 00 s"),
         (numbers.duration, 0.00302, "3.02 ms"),
         (numbers.duration, 0.0, "0 s"),
+        (numbers.duration, 1e-300, "1e−291 ns"),
+        (numbers.number, 1.5e-9, "0.00000000150"),
         (numbers.percent, 0.0099999999, "1.0 %"),
         (numbers.percent, 0.0, "0 %"),
         (numbers.percent, 0.0002, "<0.1 %"),

@@ -27,6 +27,7 @@ from harness.system.doctor_checks import run_to_end
 from tests.builders import container_spec, image
 from tests.conftest import ROOT
 from tests.folders import write_files
+from workloads.protocol import OPENED
 
 SOURCE = (ROOT / "harness/engines/read_only.py").read_text(encoding="utf-8")
 LARGE = 40 << 20  # more than is copied
@@ -168,7 +169,7 @@ def tree(path: Path) -> dict[str, tuple[object, ...]]:
         for each in [Path(top), *(Path(top, name) for name in (*folders, *files))]:
             state = each.lstat()
             content = str(each.readlink()) if each.is_symlink() else ""
-            if each.is_file() and not each.is_symlink():
+            if not each.is_symlink() and each.is_file():
                 content = hashlib.sha256(each.read_bytes()).hexdigest()
             found[str(each)] = (
                 state.st_mode, state.st_uid, state.st_gid, state.st_size, state.st_nlink, state.st_ino,
@@ -433,6 +434,15 @@ def test_links_below_what_links_lead_to_are_followed_too(tmp_path: Path) -> None
         str(tmp_path / "ssd/train"): tmp_path / "ssd/train",
         str(_beside_script("real/train.py")): tmp_path / "real/train.py",
     }  # fmt: skip
+
+
+def test_a_link_to_where_nobody_can_look_does_not_stop_a_script(tmp_path: Path) -> None:
+    """As that of a virtual environment to a Python in root's folder does in a container."""
+    path = write_files(tmp_path / "home", {"train.py": "print('ran')", "environment/x": ""}) / "train.py"
+    (path.parent / "environment/python").symlink_to(f"/{'n' * 300}")
+    command = [sys.executable, "-c", DRIVER.format(framework="").rpartition("open(")[0], str(path)]
+    environment = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), OPENED: str(tmp_path / "opened")}
+    assert subprocess.check_output(command, env=environment, text=True) == "ran\n"
 
 
 def test_file_systems_below_a_mount_are_read_only_too() -> None:

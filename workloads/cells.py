@@ -18,6 +18,10 @@ CELL, LINE, MARKDOWN = "# %% cell ", "# %% line ", "# %% [markdown]"
 PARAMETERS, RAISES, SKIPS = "parameters", "raises-exception", "skip-execution"
 TAGS = (PARAMETERS, RAISES, SKIPS)
 _MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)")
+# What ends a line of IPython that is not run, or whose value is an empty list instead.
+LEFT_OUT = "  # left out by tfbench"
+WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){LEFT_OUT}$")
+EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{LEFT_OUT}: (?P<magic>.*)$")
 # Names of what cells have shown, and of the function that keeps it.
 _SHOWN = re.compile(r"_|__|___|_\d+|Out")
 SHOW = "__show__"
@@ -50,6 +54,17 @@ def tags(line: str) -> list[str]:
     """Return the tags of the cell that a line marks."""
     mark = _MARK.fullmatch(line)
     return mark["tags"].split() if mark else []
+
+
+def left_out(text: str) -> list[str]:
+    """Return the lines of a notebook that are left out of its script, or whose output is."""
+    result = list[str]()
+    for line in text.split("\n"):
+        if found := WAS_LEFT_OUT.match(line):
+            result.append(found["line"])
+        elif found := EMPTY.match(line):
+            result.append(f"{found['target']} = {found['magic']}")
+    return result
 
 
 def as_cells(tree: ast.Module, text: str) -> ast.Module:

@@ -30,7 +30,6 @@ from harness.images.recipes import PYTHON_VERSION, Recipes
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Status, Trial
 from harness.model.workload import BESIDE, Beside, FileState
-from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, beside, sources
@@ -48,7 +47,7 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
 from harness.untrusted import printable, sanitized
-from workloads.cells import place
+from workloads.cells import left_out, place
 from workloads.protocol import TENSORFLOW, shortened
 
 

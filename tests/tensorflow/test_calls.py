@@ -651,6 +651,15 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
             "trains in processes that it starts",
         ),
+        (
+            "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\n"
+            "# %%bash  # left out by tfbench\n# wget https://b/c.csv  # left out by tfbench\nopen('c.csv')",
+            "left out: if wget https://b/c.csv makes it, run that before",
+        ),
+        (
+            "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\nopen('b/c.csv')",
+            "with --mount. Programs that a notebook starts are left out: if !unzip a makes it",
+        ),
     ],
 )
 def test_advice_names_what_happened(drive, text, told):

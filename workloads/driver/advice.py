@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,17 +39,19 @@ _PATH = re.compile(r"(?<![\w.}/])(?:\.\./|/)[^\s;:,'\"{}*?\[\]]*")
 _FULL = 1 << 20
 
 
-def advice(error: BaseException, folders: Collection[Path] = ()) -> str:
+def advice(error: BaseException, folders: Collection[Path] = (), left_out: Sequence[str] = ()) -> str:
     """Return what to try; "" if nothing is known.
 
     Args:
         folders: the script's folders.
+        left_out: lines of a notebook that were not run.
     """
     text = text_of(error)
     told = next((line for line in text.splitlines() if _MISSING.search(line)), "")
     if (told or isinstance(error, FileNotFoundError)) and not getattr(error, "filename", ""):
         error = _not_found(told or text)
-    return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
+    to_try = _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
+    return f"{to_try} {_of_programs(error, left_out)}".strip()
 
 
 def _not_found(line: str) -> FileNotFoundError:
@@ -141,6 +143,16 @@ def _of_machine(error: BaseException, text: str) -> str:
     return ""
 
 
+def _of_programs(error: BaseException, left_out: Sequence[str]) -> str:
+    """Return which program of a notebook would have made a file; "" if there is none."""
+    programs = [line for line in left_out if re.search("!|^%%(ba)?sh", line) and "install" not in line]
+    if not isinstance(error, FileNotFoundError) or not programs:
+        return ""
+    name = Path(os.fsdecode(error.filename)).stem if isinstance(error.filename, (str, bytes)) else ""
+    line = next((line for line in left_out if name and name in line), programs[0])
+    return f"Programs that a notebook starts are left out: if {line[:80]} makes it, run that before, in its folder."
+
+
 def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if "read-only file system" in text.lower() or "readonly database" in text:
         return (
@@ -193,7 +205,7 @@ def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
     """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
     path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
     parts = [folder / part for folder in folders for part in (*reversed(path.parents), path)]
-    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
+    return next((part for part in parts if part.is_symlink() and not os.path.exists(part)), None)  # noqa: PTH110
 
 
 def _most_processes() -> str:

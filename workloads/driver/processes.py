@@ -283,7 +283,7 @@ def _private_files() -> set[Path]:
 def _remove(paths: Iterable[Path]) -> None:
     """Remove what a process has left, so that the next one finds what the first one found."""
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
+        if not path.is_symlink() and path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             with suppress(OSError):

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.cells import NOTEBOOK, as_cells, one_line
+from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
 from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
@@ -144,6 +144,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
         place: where the script made the call that failed, if the error did not pass through the script.
     """
     # The script is a file in a scratch folder.
+    lines: list[str] = []
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
     found: tuple[str, int | None] | None
@@ -153,7 +154,9 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     where = sites.where(found[0], found[1]) if found and found[1] else place or one_line(path.name)
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
-    to_try = advice(error, _folders) or ("" if place else _of_variables())
+    with suppress(OSError, ValueError):
+        lines = left_out(path.read_text(encoding="utf-8"))
+    to_try = advice(error, _folders, lines) or ("" if place else _of_variables())
     return f"{where}: {named(error).rstrip('.')}. {to_try}".strip()
 
 
@@ -310,6 +313,11 @@ def _entries(folder: Path, most: int) -> list[os.DirEntry[str]] | None:
     return found if len(found) <= most else None
 
 
+def _is_file(path: Path) -> bool:
+    """Return whether a path leads to a file; not if it leads where this process may not look."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises PermissionError
+
+
 def _of_kernel(path: str) -> bool:
     """Return whether a path is in a file system whose files have no size, and may have no end."""
     return Path(path).parts[1:2] in (("proc",), ("sys",))
@@ -319,9 +327,8 @@ def _copy_small(links: Sequence[Path]) -> None:
     """Replace links by copies, the smallest file first: writing to those does not reach the user's files."""
     sizes = {}
     for link in links:
-        with suppress(OSError):  # what lies on a file system that only its user may read
-            if link.is_file():
-                sizes[link] = link.stat().st_size
+        if _is_file(link):
+            sizes[link] = link.stat().st_size
     room = _MOST_COPIED
     for link, size in sorted(sizes.items(), key=lambda each: each[1])[:1000]:
         room -= size
@@ -353,7 +360,7 @@ class _Watch:
             for path in (Path(top, name) for name in files):
                 # A link to a neighbour is that neighbour.
                 beside = path.is_symlink() and not path.readlink().is_absolute()
-                if beside or not path.is_file():
+                if beside or not _is_file(path):
                     continue
                 watch = _libc().inotify_add_watch(self._number, os.fsencode(path), _IN_OPEN | _IN_ONESHOT)
                 self._names[watch] = str(path.relative_to(folder)) if watch >= 0 else UNKNOWN
@@ -450,7 +457,7 @@ def _own(path: Any, *, whole: bool) -> None:
         if any(folder in target.parents for folder in _folders):  # to a neighbour
             link = Path(os.path.normpath(target))
             continue
-        if target.is_file():
+        if _is_file(target):
             copy = link.with_name(f".{link.name}.copy")
             if whole:
                 shutil.copy(link, copy)
@@ -473,7 +480,7 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     folder = path.parents[script.depth] if script.depth else path.resolve().parent
     sys.path[:0] = [str(folder)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
-        if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
+        if _is_file(folder / f"{name}.py") or _is_file(folder / name / "__init__.py"):
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour
     sys.path.append(str(COMPONENTS))
     return module
