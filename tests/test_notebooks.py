@@ -327,6 +327,19 @@ def test_parameters_are_those_of_the_tagged_cell(tmp_path: Path) -> None:
     assert (file, "RATE = 0.5" in text, "RATE = 1 / 10" in text) == ("train.ipynb", True, True)
 
 
+def test_parameters_that_papermill_has_given_are_those_of_the_notebook(tmp_path: Path) -> None:
+    path = tmp_path / "done.ipynb"
+    cells = (
+        {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source}
+        for tag, source in (("parameters", "BATCH = 32\nRATE = 0.1"), ("injected-parameters", "BATCH = 64"))
+    )
+    path.write_bytes(notebook("OTHER = 2", *cells, "print(BATCH)"))
+    (workload,) = read_workloads(path, "done")
+    assert workload.params == {"BATCH": 64, "RATE": 0.1}
+    _, text = script_text(workload, "baseline", "cpu", {"BATCH": 8})
+    assert printed(text.split("\n"))["BATCH"] == 8
+
+
 def test_other_outputs_are_the_same_source(tmp_path: Path) -> None:
     path = tmp_path / "train.ipynb"
 

@@ -14,9 +14,10 @@ from itertools import groupby
 
 NOTEBOOK = ".ipynb"
 CELL, LINE, MARKDOWN = "# %% cell ", "# %% line ", "# %% [markdown]"
-# Tags of a cell, which its mark ends with: it has parameters, the notebook goes on after its error, or it is not run.
-PARAMETERS, RAISES, SKIPS = "parameters", "raises-exception", "skip-execution"
-TAGS = (PARAMETERS, RAISES, SKIPS)
+# Tags of a cell, which its mark ends with: it has parameters (also those that papermill was given), the notebook goes
+# on after its error, or it is not run.
+PARAMETERS, RAISES, SKIPS = ("parameters", "injected-parameters"), "raises-exception", "skip-execution"
+TAGS = (*PARAMETERS, RAISES, SKIPS)
 _MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)")
 # What ends a line of IPython that is not run, or whose value is an empty list instead.
 LEFT_OUT = "  # left out by tfbench"

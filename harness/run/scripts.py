@@ -11,6 +11,7 @@ import dataclasses
 import math
 import re
 import sys
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import decode_source
 from itertools import chain
@@ -326,15 +327,13 @@ def _parsed(text: str, path: Path) -> ast.Module:
 
 
 def parameters(text: str) -> ast.Module:
-    """Return the statements of a script that may assign parameters: of the cell with the tag, else all."""
+    """Return the statements of a script that may assign parameters: of the cells with a tag for them, else all."""
     tree = ast.parse(text)
-    lines = text.split("\n")
-    first = next((i for i, line in enumerate(lines, 1) if PARAMETERS in tags(line)), 0)
-    if first:
-        last = next(
-            (i for i, line in enumerate(lines, 1) if i > first and line.startswith(CELL)), len(lines) + 1
-        )
-        tree.body = [statement for statement in tree.body if first < statement.lineno < last]
+    marks = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.startswith(CELL)]
+    chosen = [number for number, line in marks if not {*PARAMETERS}.isdisjoint(tags(line))]
+    if chosen:
+        starts = [0, *(number for number, _ in marks)]
+        tree.body = [each for each in tree.body if starts[bisect(starts, each.lineno) - 1] in chosen]
     return tree
 
 

@@ -117,7 +117,7 @@ def _of_machine(error: BaseException, text: str) -> str:
         return f"A script has no variables of this shell: pass it with --env {error.args[0]}=VALUE."
     if isinstance(error, IndexError) and "sys.argv[" in _line_of(error):
         return "Pass command-line arguments with --arg: --arg=VALUE, once for each."
-    if isinstance(error, OSError) and error.errno == errno.ENOTTY:
+    if isinstance(error, OSError) and (error.errno == errno.ENOTTY or error.filename == "/dev/tty"):
         return (
             "A script has no terminal here: shutil.get_terminal_size() has a default, and --arg or --env pass what it "
             "would ask for."
