@@ -1,6 +1,7 @@
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import decode_source
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,8 @@ def test_what_is_not_a_script(tmp_path: Path, content: bytes | None, expected: s
     [
         b"\xef\xbb\xbf# /// tfbench\n# title = 'caf\xc3\xa9'\n# ///\nSTEPS = 1\n",
         b"# coding: latin-1\n# /// tfbench\n# title = 'caf\xe9'\n# ///\nSTEPS = 1\n",
+        b"#!python\n# vim: fileencoding=latin-1-unix :\n# /// tfbench\n# title = 'caf\xe9'\n# ///\nSTEPS = 1\n",
+        b"# -*- coding: utf-8-unix -*-\n# /// tfbench\n# title = 'caf\xc3\xa9'\n# ///\nSTEPS = 1\n",
         b"# /// tfbench\r\n# title = 'caf\xc3\xa9'\r\n# ///\r\nSTEPS = 1\r\n",
     ],
 )
@@ -257,6 +260,8 @@ def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -
     path.write_bytes(content)
     (workload,) = read_workloads(path, "train")
     assert (workload.title, workload.params) == ("café", {"STEPS": 1})
+    saved = workload.scripts[workload.file].encode()
+    assert "café" in decode_source(saved), "also where it is saved"
     path.write_text('#!/usr/bin/env python3\n"""Train."""\n' + block("title = 'a'\n= 1") + CODE)
     with pytest.raises(UsageError, match=r"train\.py, line 5: .*Invalid statement"):
         read_workloads(path, "mine")

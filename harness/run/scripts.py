@@ -45,6 +45,9 @@ MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
 _BLOCK = re.compile(
     r"^# /// tfbench[ \t]*\n(?P<content>(?:#(?! /// tfbench).*\n)*?)# ///[ \t]*$", re.MULTILINE
 )
+# The first or second line may name an encoding (PEP 263), the second below a line without code.
+_CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*(?P<name>[-\w.]+)")
+_NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\r?")
 # Integers up to this are exact as floating-point numbers.
 MAX_VALUE = 1 << 53
 # Longer literals are no parameters.
@@ -301,7 +304,7 @@ def _read(path: Path) -> str:
             raise UsageError(
                 f"The code of {path} is larger than 1 MiB.", hint="Put data into files of their own."
             )
-        return text if is_notebook else notebooks.plain_script(text)
+        return text if is_notebook else notebooks.plain_script(_with_utf8(text))
     except StoreError as error:
         most = f"notebooks at most {notebooks.MAX_BYTES >> 20}" if is_notebook else "scripts at most 1"
         raise UsageError(error.message, hint=f"Check the path; {most} MiB.") from error
@@ -310,6 +313,18 @@ def _read(path: Path) -> str:
             f"{path} cannot be read as text: {printable(str(error), 300)}.",
             hint="Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
         ) from error
+
+
+def _with_utf8(text: str) -> str:
+    """Return a script whose coding comment, if it has one, names UTF-8, in which its text is written from here on."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines[:2]):
+        if found := _CODING.match(line):
+            lines[index] = f"{line[: found.start('name')]}utf-8{line[found.end('name') :]}"
+            return text if re.match("utf[-_]?8", found["name"], re.IGNORECASE) else "\n".join(lines)
+        if not _NO_CODE.fullmatch(line):
+            break
+    return text
 
 
 def _parsed(text: str, path: Path) -> ast.Module:
