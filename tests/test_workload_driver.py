@@ -571,6 +571,7 @@ HEAD = "Graph execution error:\n\nDetected at node a defined at (most recent cal
         (HEAD + "Out of memory.\n\t [[{{node a}}]]\nHint: Add an option.\n [Op:__inference_1]", "Out of memory."),
         ("{{function_node f}} No rank [Op:Sum] name: ", "{{function_node f}} No rank [Op:Sum] name:"),
         ("[Op:Sum]", ""),
+        (HEAD + "Failed to analyze:\nHloModule a, entry={}\n\n%b {\n}\n\n\t [[{{node a}}]]", "Failed to analyze:"),
     ],
 )  # fmt: skip
 def test_the_reason_of_an_error_is_found_in_what_tensorflow_writes_around_it(message, reason):

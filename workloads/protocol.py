@@ -437,11 +437,13 @@ _STYLE = re.compile("\x1b\\[[0-9;]*m")
 
 # What TensorFlow writes around a reason: nodes, a hint that fit offers no way to follow, and the operation's name.
 _AROUND = re.compile(r"(?m)^\s*\[\[.*$|^\s*Hint: .*$| ?\[Op:\w*\]\s*$")
+# The program that XLA writes after the reason why it cannot compile it.
+_PROGRAM = re.compile(r"\nHloModule .*", re.DOTALL)
 
 
 def reason_of(message: str) -> str:
     """Return the line of an error message that tells the reason, without addresses, which differ each time."""
-    message = _AROUND.sub("", _ADDRESS.sub("", _STYLE.sub("", message)))
+    message = _PROGRAM.sub("", _AROUND.sub("", _ADDRESS.sub("", _STYLE.sub("", message))))
     lines = [text for line in message.splitlines() if (text := line.strip())] or [""]
     if "'x' sizes: " in lines[0]:  # Keras compares sizes of arrays line by line
         return ", ".join(lines)

@@ -656,6 +656,10 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "# %%bash  # left out by tfbench\n# wget https://b/c.csv  # left out by tfbench\nopen('c.csv')",
             "left out: if wget https://b/c.csv makes it, run that before",
         ),
+        (
+            "raise RuntimeError('Failed:\\nHloModule a {\\n}\\n')",
+            "RuntimeError: Failed. XLA, with which Keras",
+        ),
         ("raise OSError(6, 'No such device or address', '/dev/tty')", "A script has no terminal here"),
         (
             "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\nopen('b/c.csv')",

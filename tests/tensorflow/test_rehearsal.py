@@ -27,9 +27,9 @@ NAME = "fix:no-progress-bar"
 def tried(drive):
     """Return why the change is refused after it gained; "" if it is not, and None if no rest was run."""
 
-    def run(then: str, **spec: object) -> str | None:
-        text = f"{HEAD}{WAITS}{then}\n"
-        start = text.index("True\nclass")
+    def run(then: str, training: str = WAITS, **spec: object) -> str | None:
+        text = f"{HEAD}{training}{then}\n"
+        start = text.index("True\n")
         change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
         done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
         reasons = [each["reason"] for each in done.of("rehearsed")]
@@ -73,6 +73,24 @@ def test_a_rest_that_is_the_same_refuses_nothing(tried, then):
 
 def test_a_rest_without_end_is_compared_as_far_as_it_went(tried):
     assert "later False" in tried("print('later', WAITS)\nwhile True: time.sleep(0.1)", stall_s=5.0)
+
+
+# The same in a loop of the script's own.
+STEPS = """
+import time
+WAITS = True
+model = made()
+for step in range(120):
+    model.train_on_batch(x[:8], y[:8])
+    time.sleep(0.02 * WAITS)
+    # tfbench: step 8
+"""
+
+
+@pytest.mark.parametrize(("then", "said"), [("print('steps', step)", ""), ("assert WAITS", "AssertionError")])
+def test_what_follows_a_loop_with_marked_steps_is_compared_too(tried, then, said):
+    reason = tried(then, STEPS)
+    assert reason.startswith("With it") and said in reason if said else reason == ""
 
 
 def test_where_nothing_follows_the_call_nothing_is_run(tried):

@@ -103,6 +103,11 @@ def _of_machine(error: BaseException, text: str) -> str:
             "XLA, with which Keras compiles where there is a GPU, has no kernel for an operation of this model: "
             "model.compile(..., jit_compile=False)."
         )
+    if "\nHloModule " in text:
+        return (
+            "XLA, with which Keras compiles where there is a GPU, fails to compile this model: "
+            "model.compile(..., jit_compile=False)."
+        )
     if _wants_gpu(error):
         return "The script needs a GPU, and this trial has none: use --device gpu, or ask `if gpus:` first."
     if found := re.search(r"<(zip|map) object|(?:class )'(zip|map)'", text):

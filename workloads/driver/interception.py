@@ -205,9 +205,13 @@ class MarkedSteps:
     Args:
         prove: checks that work runs on the devices.
         end: ends the process.
+        rehearse: called at the first of them, which are not timed then; None to time them.
     """
 
-    def __init__(self, job: Job, prove: Callable[[], None], end: End) -> None:
+    def __init__(
+        self, job: Job, prove: Callable[[], None], end: End, rehearse: Callable[[], None] | None
+    ) -> None:
+        self._rehearse = rehearse
         self._job = job
         self._prove = prove
         self._end = end
@@ -239,6 +243,11 @@ class MarkedSteps:
                 "Steps are marked in a session of TensorFlow 1, which cannot be timed: train with fit, or in a loop of "
                 "TensorFlow 2."
             )
+        if self._rehearse:
+            if not self.done:
+                self.done = True
+                self._rehearse()
+            return
         if not self.done:
             self.done = True
             self._prove()

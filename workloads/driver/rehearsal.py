@@ -71,6 +71,12 @@ class Rehearsal:
 
     def take(self, call: Call) -> Any:
         """Run the measured call, shortened, and begin to note what follows."""
+        self.begin()
+        method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
+        return self._run(method, call.model, call.arguments, call.place)
+
+    def begin(self) -> None:
+        """Begin to note what the script does; a loop of its own, whose steps it marks, is not shortened."""
         self._before = {*_files()}
         if len(self._job.results.endings.get(BASELINE, ())) == 1 and self._job.variant == BASELINE:
             _disturb()
@@ -83,8 +89,6 @@ class Rehearsal:
         timer = threading.Timer(min(_LONGEST_S, stall_s / 2 or _LONGEST_S), self._late)
         timer.daemon = True
         timer.start()
-        method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        return self._run(method, call.model, call.arguments, call.place)
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
         """Run a later call of Keras, shortened."""

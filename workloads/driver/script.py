@@ -157,7 +157,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     with suppress(OSError, ValueError):
         lines = left_out(path.read_text(encoding="utf-8"))
     to_try = advice(error, _folders, lines) or ("" if place else _of_variables())
-    return f"{where}: {named(error).rstrip('.')}. {to_try}".strip()
+    return f"{where}: {named(error).rstrip('.:')}. {to_try}".strip()
 
 
 def _note_variables() -> None:

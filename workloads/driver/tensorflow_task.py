@@ -151,10 +151,10 @@ class ScriptRun:
             self._strategy = tf.distribute.MirroredStrategy(self._names)
         changed_from(spec.scripts.get(self._task.script, spec.scripts[BASELINE]).text)
         job = self._job(self._task.script)
-        marked = MarkedSteps(job, self._prove, self._end_marked)
+        rehearsal = Rehearsal(job, self._end) if self._task.rehearses else None
+        marked = MarkedSteps(job, self._prove, self._end_marked, rehearsal.begin if rehearsal else None)
         own_loop = marked.inserted(text.text)
         tf.keras.utils.set_random_seed(spec.seed)
-        rehearsal = Rehearsal(job, self._end) if self._task.rehearses else None
         whole = _call if job.meter.full and self.measured else None
         interception = Interception(
             number=spec.call,
