@@ -185,7 +185,11 @@ def recorded_arguments(arguments: Sequence[str], hidden: Iterable[str] = ()) -> 
 
 
 def variable_of(arguments: Sequence[str], position: int) -> str:
-    """Return the name of the variable that an argument which is not recorded is taken from."""
+    """Return the name of the variable that an argument which is not recorded is taken from.
+
+    Args:
+        arguments: as they are recorded.
+    """
     option, sign, _ = arguments[position].partition("=")
     if not sign:
         option = arguments[position - 1] if position else ""
@@ -197,7 +201,7 @@ def variable_of(arguments: Sequence[str], position: int) -> str:
 def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that no other text may contain: what is not recorded, unless it is too short for that."""
     private = [item for item in environment.items() if recorded_value(*item) == HIDDEN]
-    private += _private_arguments(arguments)
+    private += private_arguments(arguments, recorded_arguments(arguments))
     whole = [
         value for name, value in private if len(value) >= (SHORTEST if names_secret(name) else SHORTEST_OTHER)
     ]
@@ -249,11 +253,16 @@ def _texts_in(value: object, name: str = "", depth: int = 20) -> Iterator[tuple[
             yield from _texts_in(inner, name, depth - 1)
 
 
-def _private_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for position, (word, recorded) in enumerate(zip(arguments, recorded_arguments(arguments), strict=True)):
-        if recorded != word:
+def private_arguments(arguments: Sequence[str], recorded: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each argument that is not recorded as it is: the variable that it is taken from, and its value.
+
+    The value is that of `--name=value`, or a whole argument, which may have an equals sign too.
+    """
+    for position, (word, shown) in enumerate(zip(arguments, recorded, strict=True)):
+        if shown != word:
             option, sign, value = word.partition("=")
-            yield (option, value) if sign else (variable_of(arguments, position), word)
+            named = sign and shown.startswith(f"{option}=")
+            yield variable_of(recorded, position), value if named else word
 
 
 def recorded_command(words: Sequence[str]) -> list[str]:

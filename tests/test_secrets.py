@@ -14,7 +14,7 @@ import pytest
 from harness.engines.container_settings import shown
 from harness.errors import UsageError
 from harness.options import Options
-from harness.run.resolve import recorded, resolve, revealed
+from harness.run.resolve import private_values, recorded, resolve, revealed
 from harness.secrets import (
     names_secret,
     recorded_arguments,
@@ -76,6 +76,16 @@ def test_values_are_not_recorded_by_name(name: str) -> None:
         )
     )
     assert {"plain1234", "plain5678"} <= set(searched(options.environment, options.arguments))
+
+
+@pytest.mark.parametrize("value", ["QWxhZGRpbjpvcGVuMw==", "https://me:Pa55w0rd-1@host/?x=1"])
+def test_an_argument_with_an_equals_sign_is_one_value(value: str) -> None:
+    options = Options(arguments=("--token", value))
+    kept = recorded(options)
+    assert value.partition("=")[0][-12:] not in str(kept)
+    assert private_values(options) == {"TOKEN": value}
+    assert revealed(kept, private_values(options)).arguments == options.arguments
+    assert without(f"It is {value}.", searched({}, options.arguments)) == "It is ***."
 
 
 @pytest.mark.parametrize("secret", FORMATS.values(), ids=FORMATS)

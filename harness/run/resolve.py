@@ -38,6 +38,7 @@ from harness.run.plan import (
 from harness.run.scripts import check_params
 from harness.secrets import (
     names_secret,
+    private_arguments,
     recorded_arguments,
     recorded_environment,
     searched,
@@ -194,11 +195,7 @@ def recorded(options: Options) -> Options:
 def private_values(options: Options) -> Mapping[str, str]:
     """Return variable -> value of what `recorded` leaves out and `revealed` needs."""
     kept = recorded(options)
-    arguments = {
-        variable_of(options.arguments, position): word.partition("=")[2] or word
-        for position, word in enumerate(options.arguments)
-        if kept.arguments[position] != word
-    }
+    arguments = dict(private_arguments(options.arguments, kept.arguments))
     return arguments | {
         name: value for name, value in options.environment.items() if kept.environment[name] != value
     }
