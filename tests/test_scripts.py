@@ -278,6 +278,7 @@ def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -
         ("A = 8 * 4\nB = len('x')\nC = {1: 2}\nD = {1}\nE = b'x'\nF = 1j\nG = ...\nH = ((1,), 2)", {}),
         ("if True:\n    A = 1\ndef f():\n    B = 2\nclass C:\n    D = 3", {}),
         ("A = 1e400\nB = 10**400\nC = 9007199254740993\nD = 9007199254740992", {"D": 9007199254740992}),
+        ("A = 1\nif B:\n    A = 2\nC = 1\nfor C in B:\n    pass\nD = 1\nwhile B:\n    D -= 1", {"A": 1}),
         ("A = '\\ud800'\nB = ('\\udcff', 1)\nC = '\\u2028'", {"C": "\u2028"}),
         (f"A = '{'x' * 1000}'\nB = '{'x' * 1001}'", {"A": "x" * 1000}),
     ],
@@ -302,6 +303,11 @@ def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, obje
         ("A = 1\nA = 2\n", {"A": 3}, "A = 1\nA = 3\n"),
         ("A = 'x\\\ny'\nB = 1\n", {"A": "z"}, "A = 'z'\n\nB = 1\n"),
         ("A = 1\n", {"B": 2}, "A = 1\n"),
+        (
+            "A = 1\nif B:\n    A = C = 2\n    with D: A = f(2)\ndef f(A=5):\n    A = 6\n",
+            {"A": 3},
+            "A = 3\nif B:\n    A = C = 2\n    with D: A = 3\ndef f(A=5):\n    A = 6\n",
+        ),
         ("A = '\u2028'\nB = 1\n", {"B": 2}, "A = '\u2028'\nB = 2\n"),
     ],
 )

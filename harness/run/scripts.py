@@ -367,16 +367,35 @@ def constants(tree: ast.Module) -> dict[str, Any]:
 
 
 def assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the expressions that are assigned to names at the top of a module; the last of a name counts."""
-    result: dict[str, ast.expr] = {}
-    for statement in tree.body:
-        match statement:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ) if not name.startswith("_"):
-                result[name] = value
-    return result
+    """Return the expressions that are assigned to names at the top of a module; the last of a name counts.
+
+    A name that changes by steps, such as `A += 1`, is left out.
+    """
+    own = dict(chain.from_iterable(map(_assignment, tree.body)))
+    stepping = {
+        each.target.id
+        for each in _run_once(tree)
+        if isinstance(each, ast.AugAssign | ast.For) and isinstance(each.target, ast.Name)
+    }
+    return {name: node for name, node in own.items() if name not in stepping}
+
+
+def _assignment(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    match statement:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+        ) if not name.startswith("_"):
+            yield name, value
+
+
+def _run_once(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, also within others, but not those of its functions and classes."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _run_once(node)
 
 
 def _is_parameter(value: Any) -> bool:
@@ -410,14 +429,17 @@ def script_text(workload: Workload, variant: str, device: str, params: Mapping[s
 def with_values(text: str, values: Mapping[str, Any]) -> str:
     """Return a script with literals for what is assigned to names at its top; line numbers stay.
 
-    Names that it does not assign are ignored. A tuned script may choose by device what is a literal in the
+    Names that it does not assign are ignored. Where it assigns one again, as in `if FAST: STEPS = 5`, it gets the
+    literal too. A tuned script may choose by device what is a literal in the
     published one, as in `STEPS = 195 if GPU else 52`.
     """
     # As Python counts lines: other separators may stand in literals.
     lines = text.split("\n")
-    own = assigned(parameters(text))
+    tree = parameters(text)
+    own, top = assigned(tree), {*tree.body}
+    again = chain.from_iterable(_assignment(each) for each in _run_once(tree) if each not in top)
     nodes = sorted(
-        ((own[name], values[name]) for name in values if name in own),
+        ((node, values[name]) for name, node in (*own.items(), *again) if name in own and name in values),
         key=lambda pair: (-pair[0].lineno, -pair[0].col_offset),
     )
     for node, value in nodes:

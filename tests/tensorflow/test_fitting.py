@@ -234,6 +234,7 @@ class Tee:
     def __getattr__(self, name): return getattr(sys.__stdout__, name)
 sys.stdout = Tee()
 """
+ANOTHER = "import os\nos.dup2(os.open('printed', os.O_WRONLY | os.O_CREAT), 1)\n"
 FORWARDED = "(self, name): return object.__getattribute__(self, name)"
 PRINTED = f"{PRINTS}, verbose"
 PATCHED = "def told(self, *given, **named): pass\nkeras.callbacks.CallbackList.on_train_batch_end = told\n"
@@ -276,6 +277,7 @@ CASES = [
     ("steps-per-execution", WRAPPED.format("other = made"), True),
     ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=2)\n", False),
     ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=0)\n", True),
+    ("steps-per-execution", f"{HEAD}{PLAIN}{ANOTHER}model.fit(x, y, verbose=2)\n", False),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): net.train_function = print"), "own"), False),
     ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {MADE_ANEW}"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.train_function = None"), "own"), True),

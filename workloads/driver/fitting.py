@@ -47,6 +47,7 @@ from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
 from workloads.driver.reached import codes, is_own, reached
+from workloads.protocol import file_of
 
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
@@ -66,6 +67,8 @@ _WRITING = re.compile("^(Print|Write|Save)")
 _VARIABLES = {"ReadVariableOp", "ResourceGather", "LookupTableFind"}
 # Operations that XLA leaves out.
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
+# The standard output of this process, before a script may open another.
+_OUTPUT = file_of(1)
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 _SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
@@ -147,7 +150,11 @@ def _no_progress_bar(call: Call) -> str:
 
 def _read_output(call: Call) -> str:
     """Return why what fit prints must stay as it is; "" if only people read it."""
-    if sys.stdout is sys.__stdout__ or not call.arguments.get("verbose"):
+    if not call.arguments.get("verbose"):
+        return ""
+    if file_of(1) != _OUTPUT:
+        return "The script has opened another file as its standard output, and may read there what fit prints."
+    if sys.stdout is sys.__stdout__:
         return ""
     return f"sys.stdout is a {type(sys.stdout).__name__} of the script, which may read what fit prints."
 
