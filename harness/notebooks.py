@@ -35,6 +35,8 @@ from workloads.cells import (
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
 _CAPTURED = re.compile(rf"^\w+ = __import__.*\){LEFT_OUT}: (?P<magic>%%capture.*)$")
+# What ends a line of IPython that runs as Python.
+_WAS = "  # in IPython: "
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
@@ -280,7 +282,7 @@ def _plain_line(line: str) -> str:
     if text.startswith("%") and not text.startswith("%%"):
         name, _, rest = text[1:].partition(" ")
         code = _LINES[name](rest.strip()) if name in _LINES else ""
-        return f"{indent}{code}" if code and _is_python(code) else _comment(line)
+        return f"{indent}{code}{_WAS}{line.strip()}" if code and _is_python(code) else _comment(line)
     return _comment(line) if text.startswith(("!", "%%")) or _HELP.fullmatch(text) else line
 
 
@@ -378,7 +380,11 @@ _LINES: Mapping[str, Callable[[str], str]] = {
 
 
 def _restored(line: str) -> str:
-    """Return a line of a script as it was in the notebook."""
+    """Return a line of a script as it was in the notebook, unless it was changed."""
+    code, sign, magic = line.rpartition(_WAS)
+    if sign:
+        indent = line[: len(line) - len(line.lstrip())]
+        return f"{indent}{magic}" if _plain_line(f"{indent}{magic}") == line else code
     line = WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line)
     line = _CAPTURED.sub(r"\g<magic>", line)
     return EMPTY.sub(r"\g<indent>\g<target> = \g<magic>", line)

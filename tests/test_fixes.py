@@ -449,7 +449,7 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
     steps = f"{batch} * steps_per_call(len(x), {batch}, 10)  # samples of many steps"
     assert f"\ntrain_many_steps(model, x, y, {batch})\nper_call = {steps}\nmodel.fit(" in text
     fit = fit.replace("BATCHES", "shuffled(len(x), per_call)")
-    assert text.endswith(f"model.fit({fit}steps_per_epoch=len(x) // per_call)\n")
+    assert text.endswith(f"model.fit({fit}shuffle=False, steps_per_epoch=len(x) // per_call)\n")
 
 
 @pytest.mark.parametrize(

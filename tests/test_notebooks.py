@@ -72,6 +72,18 @@ def test_a_notebook_of_the_script_has_what_was_left_out_and_no_outputs() -> None
     assert script_of(again.encode(), PATH).replace(", verbose=2", "") == text
 
 
+def test_magics_that_run_as_python_are_magics_again_unless_they_were_changed() -> None:
+    magics = ["%cd ../data", "  %time model.fit(x)", "!mkdir -p a", "%env A=1", "cd b"]
+    text = script_of(notebook("\n".join(["if x:", *(f"  {line.strip()}" for line in magics)])), PATH)
+
+    def source(text: str) -> list[str]:
+        (cell,) = json.loads(notebook_of(text))["cells"]
+        return [line.strip() for line in cell["source"].split("\n")[1:]]
+
+    assert source(text) == [line.strip() for line in magics]
+    assert source(text.replace("model.fit(x)  ", "model.fit(x, y)  "))[1] == "model.fit(x, y)"
+
+
 def test_a_difference_is_told_by_cell() -> None:
     text = script_of(WHOLE, PATH)
     changed = text.replace("BATCH)", "BATCH,\n  verbose=2)").replace("BATCH = 32", "BATCH = 64")

@@ -76,6 +76,7 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
         source.replace(arguments["y"], "None"),
         *([] if size is None else [source.replace(size, "None")]),
         *held_out,
+        *source.with_keyword(fit, "shuffle", "False"),  # Keras warns that a pipeline shuffles itself
         *source.with_keyword(fit, "steps_per_epoch", f"len({x}) // per_call"),
     ]
 

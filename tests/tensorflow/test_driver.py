@@ -276,6 +276,14 @@ def test_what_to_try_after_an_error(drive, line, said):
     assert said in drive(f"{HEAD}{line}\n", code=1).message
 
 
+def test_an_error_at_the_end_of_the_last_epoch_is_of_the_script(drive):
+    text = (
+        "def fails(epoch, logs): 1 // (1 - epoch)\n"
+        "made().fit(x, y, epochs=2, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=fails)])\n"
+    )
+    assert drive(HEAD + text, code=1).message.endswith("modulo by zero.")
+
+
 def test_an_error_that_nobody_catches_names_no_other_call(drive):
     text = f"{HEAD}try:\n    made().fit(x, y[:3])\nexcept KeyboardInterrupt:\n    pass\n"
     assert "--call" not in drive(text, code=1).message

@@ -18,6 +18,8 @@ from workloads.variants import BASELINE
 # Of a validation whose epoch does not end while it is measured, a part of so many batches is timed, then larger ones
 # that are to take _LONG_S, until one has taken _ENOUGH_S.
 _FEW_BATCHES, _ENOUGH_S, _LONG_S = 8, 1.0, 2.0
+# Epochs of a training that is to show one end: the first traces.
+SHORT_EPOCHS = 2
 # The batches of a pipeline of unknown length are counted for as long as this.
 _LONGEST_COUNT_S = 30.0
 # An end of an epoch does not matter beside steps of which it is this share.
@@ -30,6 +32,7 @@ class EpochEnds(tf.keras.callbacks.Callback):
     Attributes:
         ended_ns: when the last step of the last epoch that ended was over, on the devices too.
         validation_ns: length of the epoch's validation; 0 without one.
+        begun: epochs that have begun.
     """
 
     def __init__(self, synchronise: Callable[[], None]) -> None:
@@ -37,11 +40,12 @@ class EpochEnds(tf.keras.callbacks.Callback):
         self._synchronise = synchronise
         self._trains = False
         self._validates_ns = 0
-        self.ended_ns = self.validation_ns = 0
+        self.ended_ns = self.validation_ns = self.begun = 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch."""
         self._trains = True
+        self.begun += 1
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Validate, after the last step."""
@@ -105,7 +109,7 @@ def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: 
         Seconds without the validation, and those of the validation.
     """
     ends = _ShortEpochEnds(job.meter.synchronise)
-    given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
+    given = brief(call.arguments, epochs=SHORT_EPOCHS, steps=stride) | {"verbose": 0}
     if batches:
         given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
     FIT(call.model, **{**given, "callbacks": [ends, *own]})

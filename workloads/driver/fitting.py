@@ -153,7 +153,9 @@ def _read_output(call: Call) -> str:
     if not call.arguments.get("verbose"):
         return ""
     if file_of(1) != _OUTPUT:
-        return "The script has opened another file as its standard output, and may read there what fit prints."
+        return (
+            "The script has opened another file as its standard output, and may read there what fit prints."
+        )
     if sys.stdout is sys.__stdout__:
         return ""
     return f"sys.stdout is a {type(sys.stdout).__name__} of the script, which may read what fit prints."

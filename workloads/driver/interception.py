@@ -12,7 +12,6 @@ import mmap
 import os
 import re
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -168,10 +167,7 @@ class Interception:
                     f"The script sets {name}={value}, but Keras 3 is measured on TensorFlow. Leave it out."
                 )
         self.call = call
-        # What measures may warn where the script alone does not, and the script may make warnings errors.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = self.take(call)
+        result = self.take(call)
         return result if self.rest or self.evaluate is not None else self.end()
 
 

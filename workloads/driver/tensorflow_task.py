@@ -11,6 +11,7 @@ import os
 import re
 import resource
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -161,7 +162,7 @@ class ScriptRun:
             predicts=spec.requests is not None,
             first=spec.requests is None and own_loop == text.text,
             replicas=1 if spreads else len(self._names),
-            take=rehearsal.take if rehearsal else partial(self._take, job),
+            take=rehearsal.take if rehearsal else partial(self._take_quietly, job),
             evaluate=partial(training.evaluate, job) if self._evaluates else None,
             rest=rehearsal.follow if rehearsal else whole,
             end=self._end,
@@ -190,7 +191,7 @@ class ScriptRun:
             if not found and other is not None and not trained and not interception.fits:
                 if other.folder:
                     os.chdir(other.folder)
-                self._take(job, other)
+                self._take_quietly(job, other)
             elif not found:
                 elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
                 raise ScriptError(_no_call(text, spec.call, trained=trained, elsewhere=elsewhere))
@@ -240,6 +241,12 @@ class ScriptRun:
             and not self._task.short
             and self._results.begun_count(variant) <= 1
         )
+
+    def _take_quietly(self, job: Job, call: Call) -> Any:
+        """Measure as below: that may warn where the script alone does not, and the script may make warnings errors."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._take(job, call)
 
     def _take(self, job: Job, call: Call) -> Any:
         """Measure everything in the script's call; return its result if the script has to go on."""

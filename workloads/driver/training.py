@@ -20,7 +20,7 @@ from workloads import variants
 from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows, runs_eagerly
 from workloads.driver.counting import Counted
-from workloads.driver.epoch_ends import EpochEnds, counted_steps, end_s, validated_every
+from workloads.driver.epoch_ends import SHORT_EPOCHS, EpochEnds, counted_steps, end_s, validated_every
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -195,6 +195,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         return max(self._steps, keras_model.iterations(self.model) - self._trained_before)
 
     @property
+    def epochs_begun(self) -> int:
+        """Epochs that have begun."""
+        return self._ends.begun
+
+    @property
     def between_epochs_s(self) -> float | None:
         """Mean seconds of an end of an epoch, as some take much longer than most; None if none came again."""
         if not self._pauses_ns:
@@ -278,23 +283,20 @@ def as_written(job: Job, call: Call) -> Any:
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
-        steps = boundaries.steps_per_epoch
-        for name, stopwatch in around_epochs.items():
-            if stopwatch.total_ns and steps and boundaries.between_epochs_s is not None:
-                seconds = stopwatch.recurring_ns(boundaries.epochs_ended) / 1e9
-                job.metric(f"{EPOCH_CALLBACK_PREFIX}{name}", seconds / (steps * call.steps_per_batch))
     if job.variant == BASELINE or FIX.has(job.variant):
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())
     job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
-    if (
-        call.trains
-        and boundaries.between_epochs_s is None
-        and job.spec.evaluate
-        and measures_speed(job.variant)
-    ):
-        _time_short_epochs(job, call, own, stride, boundaries.steps_per_epoch)
+    steps, epochs = boundaries.steps_per_epoch, boundaries.epochs_ended
+    if boundaries.between_epochs_s is None:
+        timed = call.trains and job.spec.evaluate and measures_speed(job.variant)
+        steps, epochs = _time_short_epochs(job, call, own, stride, steps) if timed else None, SHORT_EPOCHS
+    if job.variant == BASELINE and steps:
+        for name, stopwatch in around_epochs.items():
+            if stopwatch.total_ns:
+                seconds = stopwatch.recurring_ns(epochs) / 1e9
+                job.metric(f"{EPOCH_CALLBACK_PREFIX}{name}", seconds / (steps * call.steps_per_batch))
     return result
 
 
@@ -323,8 +325,10 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
         )
 
 
-def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None) -> None:
-    """Report the ends of epochs from short ones.
+def _time_short_epochs(
+    job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None
+) -> float | None:
+    """Report the ends of epochs from short ones; return the steps of the call's epochs, if the ends matter.
 
     Args:
         steps: of the call's epochs; None if unknown.
@@ -333,6 +337,8 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
         seconds = end_s(job, call, own, stride)
         if (seconds or call.fill_s) and (counted := steps or counted_steps(job, call, seconds)):
             _report_between(job, call, counted, seconds)
+            return counted
+    return None
 
 
 def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:
@@ -480,8 +486,9 @@ def _counting_steps(call: Call, boundaries: Boundaries) -> Iterator[None]:
     except Exception:
         planned = call.epochs * (boundaries.steps_per_epoch or ENDLESS)
         trained = boundaries.steps_trained
-        # The call that failed may have been the last one.
-        if trained and trained + int(call.model.steps_per_execution) >= planned:
+        # The call that failed may have been the last one. At the end of the last epoch the script fails by itself.
+        last = trained < planned <= trained + int(call.model.steps_per_execution)
+        if trained and (last or (trained >= planned and boundaries.epochs_begun > call.epochs)):
             call.steps_before_error = f"{trained} steps, where the script trains {planned:.0f}"
         raise
 
