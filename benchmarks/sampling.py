@@ -31,6 +31,7 @@ from harness.options import Options
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.events import read_log
+from harness.run.placing import placed
 from harness.run.prepare import prepare
 from harness.run.resolve import resolve
 from harness.run.store import TrialFolder
@@ -124,7 +125,7 @@ def training(options: Options) -> Iterator[Training]:
         folder = prepared.folder.open_trial(job.planned)
         session = prepared.folder.session(job.planned.id)
         container = prepared.engine.start(replace(job.container, out=session))
-        prepared.folder.announce(job.planned, endless, container.seen)
+        prepared.folder.announce(job.planned, placed(endless, container.seen))
         while not read_log(folder.events).windows:
             if container.poll() is not None:
                 raise RuntimeError(f"the workload ended early: {container.log()}")

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -104,20 +105,29 @@ def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_pat
         "open('/tfbench/out/events.jsonl', 'w').write(payload + os.environ['SAME'])\n"
         "print(spec, os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd())"
     )
-    variables = {"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"}
+    variables = {"PYTHONPATH": "/tfbench", "SAME": '["/tfbench", "/tfbenchmark:/x/tfbench"]'}
     mounts = (WORKLOADS, Mount(container=DATA_DIR, host=data), Mount(container=str(data), host=data))
     spec = make_spec("python3", "-c", code, environment=variables, mounts=mounts)
     started = engine.start(spec)
-    write_atomic(spec.out / "spec.json", started.seen(json.dumps({"data_dir": DATA_DIR, "steps": 3})))
+    write_atomic(spec.out / "spec.json", json.dumps({"data_dir": started.seen(DATA_DIR), "steps": 3}))
     while (exit_ := started.poll()) is None:
         time.sleep(0.01)
     log = started.log()
     started.remove()
     assert exit_ == Exit(code=0, out_of_memory=False), log
-    assert (spec.out / "events.jsonl").read_text() == "payload/tfbenchmark:/x/tfbench"
+    assert (spec.out / "events.jsonl").read_text() == 'payload["/tfbench", "/tfbenchmark:/x/tfbench"]'
     assert "'steps': 3" in log
     assert log.endswith("True\n")
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [".", 'a"b\\c'])
+def test_the_folder_of_temporary_files_may_have_any_name(engine, make_spec, tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / folder).mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    exit_, log = run_to_end(engine, make_spec("python3", "-c", "print('ran')"), 60)
+    assert (exit_.code, log) == (0, "ran\n")
 
 
 def test_environment_gpus_and_cpus_of_process(engine, make_spec, monkeypatch):

@@ -76,7 +76,7 @@ def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
         assert on_trial_end
         job = prepared.jobs[0]
         prepared.folder.open_trial(job.planned)
-        prepared.folder.announce(job.planned, job.spec, str)
+        prepared.folder.announce(job.planned, job.spec)
         now = wait_for(path, lambda it: "tfbench_trial_seconds" in it)
         labels, seconds = now["tfbench_trial_seconds"]
         assert (labels["trial"], labels["device"]) == (job.planned.id, "cpu")

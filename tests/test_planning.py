@@ -13,6 +13,7 @@ from harness.model.workload import BESIDE, Data, Rung, Workload
 from harness.options import Options
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
+from harness.run.placing import placed
 from harness.run.plan import (
     not_applicable,
     one_device_only,
@@ -31,7 +32,8 @@ from tests.conftest import ROOT
 from tests.errors import user_error
 from tests.folders import write_files
 from tests.nvml_standin import UUID, standin
-from workloads.protocol import Requests, Script
+from workloads.driver.edits import applied
+from workloads.protocol import Aim, Edit, Fix, Requests, Script, Spec
 from workloads.variants import (
     BASELINE,
     BREAKDOWN,
@@ -399,3 +401,23 @@ def test_a_run_of_nothing_but_what_does_not_apply_says_why(standin) -> None:
         resolve(replace(options, workloads=("resnet50-infer",)))
     (remark,) = resolve(replace(options, workloads=("gpt2", "cifar10-mlp"))).remarks
     assert "cifar10-mlp" in remark and "gpt2" not in remark
+
+
+def test_paths_are_placed_in_scripts_and_what_is_after_them_moves() -> None:
+    text = "X = '/tfbench/data/ä'  # see /tfbench/data\nmodel.fit(X)\n"
+    fix = Fix(
+        edits=(Edit(start=len(text.encode()) - 2, end=len(text.encode()) - 2, text=", verbose=2"),),
+        aim=Aim.LAUNCH,
+    )
+    spec = Spec(
+        scripts={BASELINE: Script(path="/tfbench/user/a.py", text=text)}, fixes={"fix:a": fix},
+        data={"ä": "/tfbench/data/ä"}, arguments=("/tfbench/x",), variants=(BASELINE,), device="cpu", gpus=0,
+    )  # fmt: skip
+    found = placed(spec, lambda path: path.replace("/tfbench", '/a"b'))
+    assert found.scripts[BASELINE] == Script(
+        path='/a"b/user/a.py', text="X = '/a\"b/data/ä'  # see /tfbench/data\nmodel.fit(X)\n"
+    )
+    changed = applied(found.scripts[BASELINE].text, found.fixes.values())
+    assert changed.endswith("model.fit(X, verbose=2)\n")
+    assert (found.arguments, found.data) == (("/tfbench/x",), {"ä": '/a"b/data/ä'})
+    assert placed(spec, str) == spec

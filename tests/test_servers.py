@@ -119,7 +119,7 @@ def test_what_a_killed_harness_was_running_is_not_run_again_by_the_next_containe
     first, second, _ = (job.planned for job in bench.jobs)
     for planned in (first, second):
         out = bench.folder.open_trial(planned)
-        bench.folder.announce(planned, bench.jobs[0].spec, str)
+        bench.folder.announce(planned, bench.jobs[0].spec)
         out.events.write_text("".join(good_events()[:2]), encoding="utf-8")
     assert (bench.folder.session(second.id) / NEXT).read_text(encoding="utf-8") == second.id
     assert [trial.status for trial in bench.read()] == [Status.INTERRUPTED] * 2
@@ -133,7 +133,7 @@ def test_a_containers_user_can_read_its_trial_whatever_the_umask(bench: Bench) -
     before = os.umask(0o077)
     try:
         bench.folder.open_trial(planned)
-        bench.folder.announce(planned, bench.jobs[0].spec, str)
+        bench.folder.announce(planned, bench.jobs[0].spec)
     finally:
         os.umask(before)
     session = bench.folder.session(planned.id)
@@ -152,7 +152,7 @@ def test_a_trials_folder_that_a_script_replaced_before_it_began_is_not_written_t
     own = bench.folder.session(planned.id) / planned.id
     own.rmdir()
     own.symlink_to(elsewhere)
-    bench.folder.announce(planned, bench.jobs[1].spec, str)
+    bench.folder.announce(planned, bench.jobs[1].spec)
     assert (list(elsewhere.iterdir()), elsewhere.stat().st_mode & 0o777) == ([], 0o700)
     assert (own.is_symlink(), own.stat().st_mode & 0o777) == (False, 0o777)
     assert (bench.folder.trial(planned.id).out / "spec.json").is_file()

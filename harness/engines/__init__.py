@@ -110,8 +110,8 @@ class Container(Protocol):
     def paused(self) -> bool:
         """Return whether somebody has paused it."""
 
-    def seen(self, text: str) -> str:
-        """Return a text with container paths as the process sees them."""
+    def seen(self, path: str) -> str:
+        """Return a path of the container as its process sees it."""
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden."""

@@ -186,9 +186,9 @@ class DockerContainer:
         with self._call("get the container's state"):
             return bool(self._state().get("Paused", False))
 
-    def seen(self, text: str) -> str:
-        """Return a text with container paths as the process sees them: as they are."""
-        return text
+    def seen(self, path: str) -> str:
+        """Return a path of the container as its process sees it: as it is."""
+        return path
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden; "" if the container was removed."""

@@ -48,6 +48,8 @@ _REPLACED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 # Variables that trials inherit; settings of Keras, Python and proxies are not among them.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
+# A variable that is one path or several; others, such as arguments of the script, are not the engine's to change.
+_PATHS = re.compile(rf"{ROOT}[^:{{}}\"]*(?::[^{{}}\"]*)?")
 _PYTHONS = ("python", "python3")
 # Prefix of a trial's private temporary folder, and the name of its owner record.
 _PREFIX, _OWNER = "tfbench-", "owner"
@@ -90,7 +92,7 @@ class LocalEngine:
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
         """Start a trial; a failed start leaves nothing behind."""
-        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX)).absolute()
         try:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
@@ -264,7 +266,10 @@ def _files_to_copy(source: Path) -> Iterator[tuple[Path, str]]:
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
-    specified = {name: _host_paths(value, root) for name, value in spec.environment.items()}
+    specified = {
+        name: _host_paths(value, root) if _PATHS.fullmatch(value) else value
+        for name, value in spec.environment.items()
+    }
     home = str(root / "home")
     private = {"HOME": home, "TMPDIR": home}
     return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **specified}
@@ -315,9 +320,9 @@ class LocalProcess:
         except psutil.NoSuchProcess:
             return False
 
-    def seen(self, text: str) -> str:
-        """Return a text with container paths as the process sees them: below its private folder."""
-        return _host_paths(text, self._root)
+    def seen(self, path: str) -> str:
+        """Return a path of a container as the process sees it: below its private folder."""
+        return _host_paths(path, self._root)
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden."""

@@ -21,6 +21,7 @@ from harness.options import Options
 from harness.progress import Progress, Task
 from harness.run.events import EventTail, read_log
 from harness.run.outcome import End, outcome
+from harness.run.placing import placed
 from harness.run.servers import Servers
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder, session_of
@@ -134,7 +135,7 @@ class Runner:
             uuids = job.container.gpu.uuids if job.container.gpu else ()
             target = Target(pid=container.pid, gpus=dict(zip(gpu_names(planned.device), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.options.rate_hz) as sampling:
-                self.folder.announce(planned, job.spec, container.seen)
+                self.folder.announce(planned, placed(job.spec, container.seen))
                 exit_, killed = self._watch(container, folder, job, bar, label)
         except (EngineError, Interrupted, KeyboardInterrupt) as error:
             cause = error

@@ -22,7 +22,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,14 +139,10 @@ class RunFolder:
             folder.out.symlink_to(os.path.relpath(own, folder.path))
         return folder
 
-    def announce(self, planned: PlannedTrial, spec: Spec, seen: Callable[[str], str]) -> None:
-        """Let the container begin a trial.
-
-        Args:
-            seen: returns a text with the container's paths as its process sees them.
-        """
+    def announce(self, planned: PlannedTrial, spec: Spec) -> None:
+        """Let the container begin a trial."""
         session = self.session(planned.id)
-        text = seen(json.dumps(to_plain(spec), indent=1) + "\n")
+        text = json.dumps(to_plain(spec), indent=1) + "\n"
         # The script of an earlier trial can write to the session's folder, and put a link to anywhere in place of
         # a folder there: this one is made where no script can reach it, and moved.
         prepared = self.trial(planned.id).path / "prepared"
