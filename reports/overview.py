@@ -434,7 +434,8 @@ def _command(analysis: Analysis, row: Row) -> str:
     image = next((image.reference for image in analysis.run.manifest.images if image.target == target), "")
     gpus = " --gpus all" if is_gpu(row.case.device) else ""
     return (
-        f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.case.workload}-tuned.py'
+        f'docker run --rm{gpus} --user "$(id -u):$(id -g)" -e HOME=/tmp -v "$PWD":/work -w /work {image} python3 '
+        f"{row.case.workload}-tuned.py"
         if image
         else ""
     )

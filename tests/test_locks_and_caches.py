@@ -66,14 +66,14 @@ def test_lock_file_is_writable_by_all_users(tmp_path: Path, monkeypatch: pytest.
     assert default_path() == Path("/srv/lock")
 
 
-@pytest.mark.parametrize("name", ["folder", "link", "/proc/lock"])
+@pytest.mark.parametrize("name", ["folder", "link", "/proc/lock", "/proc/sys/kernel/osrelease"])
 def test_unusable_lock_file_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError) as raised, measuring(tmp_path / name):
         pytest.fail("acquired")
     assert LOCK_ENV in raised.value.hint
-    assert ("chmod" in raised.value.hint) == (name == "/proc/lock")
+    assert ("chmod" in raised.value.hint) == (name == "/proc/sys/kernel/osrelease")
     assert not (tmp_path / "elsewhere").exists(), "links are not followed"
 
 

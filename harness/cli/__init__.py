@@ -113,7 +113,7 @@ def failure(error: Exception) -> TfbenchError:
         return error
     if isinstance(error, FileNotFoundError) and not error.filename:
         return StoreError("The working directory no longer exists.", hint="Change to another one: cd")
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return TfbenchError(
             "There is not enough memory.",
             hint="Close other programs, or raise the limit, such as `ulimit -v`.",

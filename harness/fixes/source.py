@@ -22,8 +22,11 @@ _MAKES_DATASET = {
     "from_tensor_slices", "from_tensors", "from_generator", "list_files", "TFRecordDataset", "TextLineDataset",
     "image_dataset_from_directory", "text_dataset_from_directory", "timeseries_dataset_from_array",
     "audio_dataset_from_directory", "batch", "padded_batch", "prefetch", "interleave", "unbatch", "shuffle", "cache",
-    "make_csv_dataset", "ragged_batch", "rebatch", "bucket_by_sequence_length",
+    "make_csv_dataset", "ragged_batch", "rebatch", "bucket_by_sequence_length", "sample_from_datasets",
+    "choose_from_datasets", "FixedLengthRecordDataset",
 }  # fmt: skip
+# Those of tf.data.Dataset that others have too.
+_OF_DATASET = {"range", "zip", "load", "random", "counter"}
 # Methods that return a dataset if called on one.
 _KEEPS_DATASET = {
     "map", "filter", "take", "skip", "repeat", "apply", "with_options", "shard", "enumerate", "concatenate",
@@ -131,7 +134,7 @@ class Source:
             name = name_of(node)
             if name in _MAKES_DATASET or name in self._datasets:
                 return True
-            if name == "range" and isinstance(node.func, ast.Attribute):
+            if name in _OF_DATASET and isinstance(node.func, ast.Attribute):
                 return self.words(node.func.value).endswith("Dataset")
             return (
                 name in _KEEPS_DATASET

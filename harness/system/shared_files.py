@@ -227,7 +227,7 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
                 hint="Wait for it to finish, or stop it: concurrent runs distort each other's results.",
             ) from error
         remedy = f"Ask its owner to remove it or make it writable (chmod 666 {path}), or have"
-        if path.is_dir() or path.is_symlink():  # a link is not followed
+        if path.is_dir() or path.is_symlink() or not path.exists():  # a link is not followed
             remedy = "Have"
         raise StoreError(
             f"Cannot open the lock file {path}: {error.strerror or 'its folder takes no files'}.",

@@ -58,6 +58,7 @@ from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
 from workloads.fits import calls_of_fit
 from workloads.protocol import (
+    BETWEEN_EPOCHS,
     BUILD,
     FLOPS,
     PROGRAMS,
@@ -355,7 +356,8 @@ class ScriptRun:
         name, meter = Path(self._text.path).name, job.meter
         yield threads.described(name)
         if meter.samples and meter.whole_samples and not self._spec.steps:
-            call_s = meter.step_ns * meter.steps / meter.samples * meter.whole_samples / 1e9
+            step_s = meter.step_ns / 1e9 + (job.results.metric(job.variant, BETWEEN_EPOCHS) or 0.0)
+            call_s = step_s * meter.steps / meter.samples * meter.whole_samples
             yield self._preparation.described(name, call_s)
 
     def _measure_part(self, call: Call, variant: str) -> None:
