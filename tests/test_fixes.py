@@ -75,6 +75,20 @@ def test_what_counts_is_not_called_in_parallel(defined: str, mapped: str, parall
     assert ("num_parallel_calls" in changed(text, "parallel-map")) is parallel
 
 
+@pytest.mark.parametrize(
+    ("made", "known"),
+    [
+        ("tf.data.Dataset.zip((a, b))", True),
+        ("tf.data.Dataset.sample_from_datasets([a, b])", True),
+        ("Dataset.load('a')", True),
+        ("np.load('a')", False),
+    ],
+)
+def test_pipelines_of_other_pipelines_are_known(made: str, known: bool) -> None:
+    text = f"{HEAD}data = {made}.map(lambda x, y: (x, y))\nmodel.fit(data)\n"
+    assert ("num_parallel_calls" in changed(text, "parallel-map")) is known
+
+
 def test_parallel_maps_do_not_promise_the_same_random_numbers() -> None:
     assert REMEDIES["parallel-map"].safety is Safety.ORDER
 
