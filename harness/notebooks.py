@@ -35,7 +35,7 @@ from workloads.cells import (
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
 _CAPTURED = re.compile(rf"^\w+ = __import__.*\){LEFT_OUT}: (?P<magic>%%capture.*)$")
-# What ends a line of IPython that runs as Python.
+# What ends a line of IPython for which other Python runs.
 _WAS = "  # in IPython: "
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
@@ -282,7 +282,9 @@ def _plain_line(line: str) -> str:
     if text.startswith("%") and not text.startswith("%%"):
         name, _, rest = text[1:].partition(" ")
         code = _LINES[name](rest.strip()) if name in _LINES else ""
-        return f"{indent}{code}{_WAS}{line.strip()}" if code and _is_python(code) else _comment(line)
+        if not code or not _is_python(code):
+            return _comment(line)
+        return f"{indent}{code}" if text.endswith(code) else f"{indent}{code}{_WAS}{line.strip()}"
     return _comment(line) if text.startswith(("!", "%%")) or _HELP.fullmatch(text) else line
 
 

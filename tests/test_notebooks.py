@@ -73,7 +73,7 @@ def test_a_notebook_of_the_script_has_what_was_left_out_and_no_outputs() -> None
 
 
 def test_magics_that_run_as_python_are_magics_again_unless_they_were_changed() -> None:
-    magics = ["%cd ../data", "  %time model.fit(x)", "!mkdir -p a", "%env A=1", "cd b"]
+    magics = ["%cd ../data", "!mkdir -p a", "%env A=1", "cd b"]
     text = script_of(notebook("\n".join(["if x:", *(f"  {line.strip()}" for line in magics)])), PATH)
 
     def source(text: str) -> list[str]:
@@ -81,7 +81,12 @@ def test_magics_that_run_as_python_are_magics_again_unless_they_were_changed() -
         return [line.strip() for line in cell["source"].split("\n")[1:]]
 
     assert source(text) == [line.strip() for line in magics]
-    assert source(text.replace("model.fit(x)  ", "model.fit(x, y)  "))[1] == "model.fit(x, y)"
+    changed = source(text.replace("chdir('../data')", "chdir('..')"))
+    assert changed == [
+        "with __import__('contextlib').suppress(OSError): __import__('os').chdir('..')",
+        *magics[1:],
+    ]
+    assert plain_cell("%time model.fit(x)") == ["model.fit(x)"]
 
 
 def test_a_difference_is_told_by_cell() -> None:
