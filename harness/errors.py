@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from harness.secrets import without_secrets
+from workloads.hiding import without_secrets
 
 # Signals that end a command, which raises Interrupted.
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -289,13 +289,13 @@ def test_a_notebook_goes_on_after_a_cell_that_may_raise(capsys: pytest.CaptureFi
 def test_what_cells_have_shown_has_names_where_a_notebook_reads_them(
     monkeypatch: pytest.MonkeyPatch, shows: bool
 ) -> None:
-    after = ("x = [_, _1, __, Out[3]]",) if shows else ("for _ in range(2):\n    y = 1", "5", "x = 3")
+    after = ("x = [_, _1, __, Out[3], In[1]]",) if shows else ("for _ in range(2):\n    y = 1", "5", "x = 3")
     text = script_of(notebook("1 + 1", "2 + 2;", "None\n3 + 3", "print()", *after), Path("own.ipynb"))
     main = ModuleType("__main__")
-    main.__dict__.update(shell.NAMES)
+    main.__dict__.update(shell.names_for(text))
     monkeypatch.setitem(sys.modules, "__main__", main)
     exec(compile(as_cells(ast.parse(text), text), "own.ipynb", "exec"), main.__dict__)
-    assert main.x == ([6, 2, 2, 6] if shows else 3)
+    assert main.x == ([6, 2, 2, 6, "1 + 1"] if shows else 3)
     assert shows or main._ == 1, "a name of its own"
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import urllib.parse
 from collections.abc import Callable
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -15,17 +16,10 @@ from harness.engines.container_settings import shown
 from harness.errors import UsageError
 from harness.options import Options
 from harness.run.resolve import private_values, recorded, resolve, revealed
-from harness.secrets import (
-    names_secret,
-    recorded_arguments,
-    recorded_command,
-    searched,
-    secrets_in,
-    without_secrets,
-)
+from harness.secrets import recorded_arguments, recorded_command, searched, secrets_in
 from tests.commands import tfbench
 from workloads import protocol
-from workloads.hiding import without
+from workloads.hiding import names_secret, without, without_secrets
 
 # Not a secret of anybody.
 BODY = "q7Zx2LmN8vBk4TpR6wYc1HsD3fGj5KaE9uXoQiWe"
@@ -340,3 +334,13 @@ def test_the_bytes_of_a_part_do_not_hide_only_a_part_of_the_whole() -> None:
     for hidden in ((part, whole), (whole, part)):
         shown = f"{list(whole.encode())} {whole.encode().hex()} {whole.encode().hex(' ')}"
         assert without(shown, hidden) == "[***] *** ***"
+
+
+def test_what_looks_like_a_secret_is_in_no_event_but_in_the_change_of_a_script() -> None:
+    file = StringIO()
+    events = protocol.EventWriter(file)
+    events.warning("no answer with token=abcdefgh12 from https://me:abcdefgh12@host")
+    events.write("script", variant="fix:a", diff="+token=abcdefgh12", text="", fixes=[])
+    warned, changed = file.getvalue().splitlines()
+    assert "abcdefgh12" not in warned and "token=***" in warned
+    assert "token=abcdefgh12" in changed

@@ -54,6 +54,41 @@ _FINAL_QUOTES: tuple[Callable[[str], str], ...] = (
     lambda text: text.replace("'", "''"),  # of SQL and YAML
 )
 
+# Parts of names; the weak ones name other things too, whose values are short numbers.
+_STRONG = re.compile(
+    "passw|passphrase|passwd|secret|credential|apikey|accesskey|privatekey|secretkey|signingkey|authkey|authtoken|"
+    "accesstoken|refreshtoken|connectionstring|webhook|bearer|jwt|htpasswd|netrc|dockerconfig|kubeconfig|encryptionkey|"
+    "masterkey|storagekey|accountkey|sharedkey|deploykey|servicekey|sshkey|licensekey|clientkey"
+)
+_WEAK = re.compile(
+    "([a-z0-9]*(token|pass|pwd|auth|cookie|session|key))|keys|tokens?|pw|creds?|sas|sid|pat|dsn|otp|pin|salt|cert|pem|"
+    "authorization|cookies|sessionid|signature|sig|login|cred"
+)
+_OF_OTHERS = ("mode", "type", "method", "format", "count", "size", "dim", "len", "length", "ttl", "timeout")
+# In a text, what has such a name is mostly something else.
+_LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
+_HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
+# As secret scanners know them.
+SECRET_FORMATS = re.compile(
+    r"\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"
+    r"|\bgh[pousr]_\w{30,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}|\bgl(?:dt|rt|cbt|ptt|ft|imt|agent|soat)-[\w-]{20,}"
+    r"|\bxox[a-z]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}|https://hooks\.slack\.com/[\w/+-]{20,}"
+    r"|\bsk-[\w-]{20,}|\b[sr]k_(?:live|test|prod)_\w{10,}|\bwhsec_\w{20,}|\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|\bhf_[A-Za-z0-9]{30,}|\bapi_org_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{36}"
+    r"|\bpypi-[\w-]{50,}|\bdo[oprt]_v1_[a-f0-9]{64}|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bkey-[0-9a-f]{32}\b|\bdckr_pat_[\w-]{20,}"
+    r"|\bglsa_\w{32,}|\bhv[sb]\.[\w-]{20,}|\bATATT3[\w=-]{50,}|\bsq0[a-z]{3}-[\w-]{20,}|\bpul-[a-f0-9]{40}|\brubygems_[a-f0-9]{48}"
+    r"|\bdapi[a-f0-9]{32}|\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|\blin_api_\w{30,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}"
+    r"|\b(?:SK|AC)[a-f0-9]{32}\b|\bNRAK-[A-Z0-9]{27}|\bsntrys_[\w=+/]{30,}|\b\d{8,10}:AA[\w-]{32,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]*-----END [A-Z ]*-----|[\s\S]*)"
+    r"|(?<=\bbearer )[\w.~+/=-]{12,}|(?<=\bbasic )[A-Za-z0-9+/=]{12,}|(?<=[?&]sig=)[\w%+/=-]{12,}",
+    re.IGNORECASE,
+)
+# The user of an address ends at its last @, because a password may contain one.
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
+# What a hint says in place of a value.
+_OF_HINTS = re.compile(r"\.*|VALUE[.,;]*")
+_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>=)(?P<value>[^\s&'\"]+)")
+
 
 def without(text: str, hidden: Iterable[str]) -> str:
     """Replace each of some texts, before a text is cut, because a part would not be found."""
@@ -122,3 +157,30 @@ def _in_base(content: bytes, encode: Callable[[bytes], bytes], bits: int) -> Ite
         # Characters that are of the content alone.
         first, last = -(-8 * before // bits), 8 * (before + len(content)) // bits
         yield encode(bytes(before) + content).decode()[first:last]
+
+
+def names_secret(name: str, value: str = "") -> bool:
+    """Return whether a name of a variable, an option or a constant is one of a secret, which has this value."""
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    if _STRONG.search("".join(words)):
+        return True
+    if words and words[-1] in _OF_OTHERS:
+        return False
+    return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
+
+
+def without_secrets(text: str) -> str:
+    """Remove user names and passwords from addresses, values with names of secrets, and what looks like a secret."""
+
+    def pair(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        loose = _LOOSE.search(name) and not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
+        meant = not _OF_HINTS.fullmatch(value) and names_secret(name, value)
+        return f"{name}={HIDDEN}" if meant and (is_mixed(value) or not loose) else found[0]
+
+    return _PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
+
+
+def is_mixed(text: str) -> bool:
+    """Return whether a text is long and has digits, as secrets have and most words do not."""
+    return len(text) >= SHORTEST_OTHER and bool(re.search(r"\d", text)) and not re.search(r"\s", text)

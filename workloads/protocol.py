@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TextIO
 
-from workloads.hiding import without
+from workloads.hiding import without, without_secrets
 from workloads.variants import BASELINE
 
 # MLPerf Inference's scenarios: sequential requests; single samples at random times.
@@ -513,8 +513,11 @@ class EventWriter:
             raise ProtocolError(f"event {kind!r}: fields {unknown} unknown")
         event = {"kind": kind, **fields}
         check(event)
-        if self.hidden:
-            event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
+        event |= {
+            name: self._without(value, of_script=kind == "script")
+            for name, value in fields.items()
+            if name not in _NAMES
+        }
         if self._path and file_of(self._files[-1].fileno()) != self._identity:
             self._open_again()
         self._files[-1].write(_DUMPS(event, separators=(",", ":"), allow_nan=False) + "\n")
@@ -530,13 +533,15 @@ class EventWriter:
             "again. Close only what the script has opened: TensorFlow and GPUs need their files."
         )
 
-    def _without(self, value: Any) -> Any:
+    def _without(self, value: Any, *, of_script: bool = False) -> Any:
+        """Return a value without secrets; in the text of a script what only looks like one stays."""
         if isinstance(value, str):
-            return without(value, self.hidden)
+            value = without(value, self.hidden)
+            return value if of_script else without_secrets(value)
         if isinstance(value, dict):
-            return {name: self._without(each) for name, each in value.items()}
+            return {name: self._without(each, of_script=of_script) for name, each in value.items()}
         if isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
-            return [self._without(each) for each in value]
+            return [self._without(each, of_script=of_script) for each in value]
         return value
 
     def metric(self, variant: str, name: str, value: float) -> None:

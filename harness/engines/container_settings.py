@@ -20,9 +20,9 @@ from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
-from harness.secrets import names_secret, searched, without_secrets
+from harness.secrets import searched
 from harness.untrusted import printable
-from workloads.hiding import without
+from workloads.hiding import names_secret, without, without_secrets
 from workloads.protocol import PRIVATE
 
 UNPRIVILEGED = 10001

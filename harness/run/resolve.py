@@ -37,7 +37,6 @@ from harness.run.plan import (
 )
 from harness.run.scripts import check_params
 from harness.secrets import (
-    names_secret,
     private_arguments,
     recorded_arguments,
     recorded_environment,
@@ -48,7 +47,7 @@ from harness.system.gpus import discover, select_gpus
 from harness.system.machine import numa_nodes
 from harness.untrusted import printable
 from harness.wording import counted
-from workloads.hiding import HIDDEN
+from workloads.hiding import HIDDEN, names_secret
 from workloads.protocol import KERAS, MACHINE, TENSORFLOW
 from workloads.variants import BASELINE
 

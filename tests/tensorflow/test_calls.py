@@ -651,6 +651,7 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
             "trains in processes that it starts",
         ),
+        ("n = []  # left out by tfbench: !nproc\nint(n[0])", "left out: n = !nproc is an empty list"),
         (
             "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\n"
             "# %%bash  # left out by tfbench\n# wget https://b/c.csv  # left out by tfbench\nopen('c.csv')",

@@ -70,7 +70,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     """
     process, path = getpid(), _scratch(script)
     module = _main(path, script, arguments)
-    module.__dict__.update({**shell.NAMES, **names})
+    module.__dict__.update({**shell.names_for(script.text), **names})
     os.execv = os.execve = _replaced()  # type: ignore[assignment]
     os.setpgrp = _leading(os.setpgrp)
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
@@ -478,7 +478,8 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     sys.argv = [str(path), *private().get("arguments", arguments)]
     # Of a link, Python takes where it leads.
     folder = path.parents[script.depth] if script.depth else path.resolve().parent
-    sys.path[:0] = [str(folder)]
+    # In a notebook, Python looks in the current folder, which cells change.
+    sys.path[:0] = ["", str(folder)] if path.suffix == NOTEBOOK else [str(folder)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
         if _is_file(folder / f"{name}.py") or _is_file(folder / name / "__init__.py"):
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour

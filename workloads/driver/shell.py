@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from workloads.cells import SHOW
+from workloads.cells import CELL, SHOW, cells
 
 # Cell magics whose code runs.
 _BODIES = ("time", "timeit", "capture", "prun")
@@ -46,11 +46,18 @@ def show(value: Any, number: int) -> Any:
     names = sys.modules["__main__"].__dict__
     if value is None:
         return None
-    if "_" not in names or any(names["_"] is each for each in _out.values()):
+    if any(names.get("_", "") is each for each in ("", *_out.values())):
         names.update({"_": value, "__": names.get("_"), "___": names.get("__")})
     names[f"_{number}"] = _out[number] = value
     return value
 
 
 _SHELL = Shell()
-NAMES = {"get_ipython": lambda: _SHELL, "display": display, "Out": _out, SHOW: show}
+NAMES = {"get_ipython": lambda: _SHELL, "display": display, SHOW: show}
+
+
+def names_for(text: str) -> dict[str, Any]:
+    """Return the names for a script; those of inputs and outputs only if it was a notebook."""
+    inputs = ["", *("\n".join(lines) for mark, lines in cells(text) if mark.startswith(CELL))]
+    shown = {"_": "", "__": "", "___": "", "In": inputs, "Out": _out} if inputs[1:] else {}
+    return {**NAMES, **shown}
