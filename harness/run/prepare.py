@@ -339,8 +339,12 @@ def execute(
                 prepared.manifest.options.cpus,
                 next(iter(data), prepared.folder.path),
             )
-            with watching(watch, prepared.folder.health(), prepared.folder.write_health):
-                return runner.run(prepared.jobs)
+            earlier = prepared.folder.health()
+            with watching(watch, earlier, prepared.folder.write_health):
+                trials = runner.run(prepared.jobs)
+            if earlier and not trials:  # all had ended: the machine may have changed since
+                prepared.folder.write_health(earlier)
+            return trials
     finally:
         prepared.engine.close()
 
