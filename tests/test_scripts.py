@@ -278,6 +278,7 @@ def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -
         ("A = 8 * 4\nB = len('x')\nC = {1: 2}\nD = {1}\nE = b'x'\nF = 1j\nG = ...\nH = ((1,), 2)", {}),
         ("if True:\n    A = 1\ndef f():\n    B = 2\nclass C:\n    D = 3", {}),
         ("A = 1e400\nB = 10**400\nC = 9007199254740993\nD = 9007199254740992", {"D": 9007199254740992}),
+        (f"A = 1\nB = {' + '.join('1' * 2000)}", {"A": 1}),
         ("A = 1\nif B:\n    A = 2\nC = 1\nfor C in B:\n    pass\nD = 1\nwhile B:\n    D -= 1", {"A": 1}),
         ("A = '\\ud800'\nB = ('\\udcff', 1)\nC = '\\u2028'", {"C": "\u2028"}),
         (f"A = '{'x' * 1000}'\nB = '{'x' * 1001}'", {"A": "x" * 1000}),

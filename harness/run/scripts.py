@@ -394,7 +394,8 @@ def _run_once(tree: ast.AST) -> Iterator[ast.stmt]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.stmt):
             yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        within = isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
+        if within and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from _run_once(node)
 
 
