@@ -87,6 +87,8 @@ def _check_output() -> None:
 
 def prepare_process() -> None:
     """Make up for a strict umask, closed standard streams and unusual settings of the parent process."""
+    # It computes little. OpenBLAS interrupts a process that may not start its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.flags.optimize > 1 and os.environ.pop("PYTHONOPTIMIZE", ""):
         # Altair reads docstrings.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
@@ -117,6 +119,11 @@ def failure(error: Exception) -> TfbenchError:
         return TfbenchError(
             "There is not enough memory.",
             hint="Close other programs, or raise the limit, such as `ulimit -v`.",
+        )
+    if "can't start new thread" in str(error):
+        return TfbenchError(
+            "No more threads may be started.",
+            hint="End other programs of this user, or raise the limit: `ulimit -u`.",
         )
     if isinstance(error, OSError):
         _discard_output()

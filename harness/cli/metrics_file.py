@@ -68,8 +68,9 @@ def live_metrics(
         except Exception as error:  # no error of this file stops the run
             if not failures:
                 failures.append(error)
+                reason = getattr(error, "strerror", None) or error
                 progress.line(
-                    f"Cannot write {path}: {error}. The run continues without it. Create its folder, or name a "
+                    f"Cannot write {path}: {reason}. The run continues without it. Create its folder, or name a "
                     "writable one with --metrics-file."
                 )
 

@@ -48,7 +48,11 @@ def connected(address: str, checkout: Path) -> Iterator[Cluster]:
     try:
         import ray  # noqa: PLC0415
     except ImportError as error:
-        raise FleetError("Ray is not installed.", hint="Install it: pip install tfbench[fleet]") from error
+        raise FleetError(
+            "Ray is not installed.",
+            hint="Install it: pip install 'tfbench[fleet]', in a checkout .venv/bin/pip install --require-hashes "
+            "-r fleet.lock",
+        ) from error
     _check_listening(address)
     shipped = ("harness", "workloads", "images")
     handlers = {number: signal.getsignal(number) for number in INTERRUPTS}

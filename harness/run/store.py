@@ -308,10 +308,10 @@ def write_atomic(path: Path, content: str | bytes, mode: int | None = None) -> P
                 file.flush()
                 os.fsync(file.fileno())
             return partial.replace(path)
-        except OSError:
+        except OSError as error:
             with suppress(OSError):
                 partial.unlink()
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_json(path: Path, value: Any) -> Path:
