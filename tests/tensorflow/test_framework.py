@@ -267,3 +267,15 @@ print(json.dumps([len(made), len(mapped), int(count), drawn.state.numpy().tolist
 
 def test_a_first_batch_takes_nothing_else_and_leaves_variables_as_they_were(execute):
     assert execute(READ_AHEAD) == [2, 9 * 2, 0, True]
+
+
+def test_functions_that_are_traced_in_each_call_are_named(drive):
+    text = HEAD + (
+        "class Net(keras.Sequential):\n    number = 0\n"
+        "    def train_step(self, data):\n        self.number += 1\n"
+        "        return {'loss': self.traced(data, self.number)}\n"
+        "    @tf.function\n    def traced(self, data, number):\n        return tf.reduce_mean(data[0]) * number\n"
+        "net = Net([keras.layers.Dense(2)])\nnet.compile('sgd', run_eagerly=True)\nnet.fit(x, y, 8, epochs=9)\n"
+    )
+    (warning,) = (each["message"] for each in drive(text).of("warning") if "traces" in each["message"])
+    assert "traces Net.traced in most calls" in warning

@@ -50,6 +50,7 @@ from workloads.driver.processes import End
 from workloads.driver.reached import is_own
 from workloads.driver.rehearsal import Rehearsal
 from workloads.driver.results import Results
+from workloads.driver.retraced import Retraced
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import changed_from, is_caught
 from workloads.driver.stand_ins import mounted, plotting
@@ -139,6 +140,7 @@ class ScriptRun:
         self._text = _script_of(task, spec, results)
         self._began = 0
         self._preparation = Preparation()
+        self._retraced = Retraced()
         self.measured = task.script in task.variants
 
     def run(self) -> None:
@@ -175,6 +177,7 @@ class ScriptRun:
             plotting(self._without_plots if self._first else lambda _: None),
             self._strategy.scope() if self._strategy else nullcontext(),
             self._preparation,
+            self._retraced.noted(),
         ):
             try:
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names())
@@ -355,6 +358,7 @@ class ScriptRun:
         """Yield sentences on what takes time beside the measured call; "" where there is nothing to tell."""
         name, meter = Path(self._text.path).name, job.meter
         yield threads.described(name)
+        yield self._retraced.described()
         if meter.samples and meter.whole_samples and not self._spec.steps:
             step_s = meter.step_ns / 1e9 + (job.results.metric(job.variant, BETWEEN_EPOCHS) or 0.0)
             call_s = step_s * meter.steps / meter.samples * meter.whole_samples
@@ -397,7 +401,8 @@ class ScriptRun:
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."
                 )
-            if is_caught():
+            # With a later call, earlier ones train for one step.
+            if is_caught() and not call.failed_late:
                 later = f"--call {self._spec.call + 1}"
                 explained += f" The script catches it: if it trains again after that, {later} measures that."
             return kind(explained)
