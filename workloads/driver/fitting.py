@@ -144,8 +144,6 @@ def _many_steps(call: Call) -> str:
 
 
 def _no_progress_bar(call: Call) -> str:
-    if call.arguments.get("verbose") in (0, 2):  # by a dictionary
-        return "It prints no progress bar."
     name = reads_params(call)
     return f"The callback {name} may read verbose from its params." if name else _read_output(call)
 
