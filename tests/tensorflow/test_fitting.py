@@ -283,6 +283,7 @@ CASES = [
     ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=2)\n", False),
     ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=0)\n", True),
     ("steps-per-execution", f"{HEAD}{PLAIN}{ANOTHER}model.fit(x, y, verbose=2)\n", False),
+    ("no-progress-bar", f"{HEAD}{PLAIN}model.fit(x, y, verbose=2)\n", True),  # the call as it is changed
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): net.train_function = print"), "own"), False),
     ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {MADE_ANEW}"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.train_function = None"), "own"), True),
