@@ -9,6 +9,7 @@ pytestmark = pytest.mark.tensorflow
 TAKE = """
 import json
 import os
+import sys
 import tempfile
 import keras
 from contextlib import suppress
@@ -35,7 +36,8 @@ def why(remedy, text):
     try:
         return JUDGED
     finally:
-        os.dup2(output, 1)  # which a script may have replaced
+        sys.stdout = sys.__stdout__  # which a script may have replaced
+        os.dup2(output, 1)
 found = [why(*each) for each in GIVEN]
 print()
 print(json.dumps(found))
