@@ -3,11 +3,14 @@
 import base64
 import html
 import json
+import quopri
+import re
 import shutil
 import subprocess
 import urllib.parse
 from collections.abc import Callable
 from io import StringIO
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -344,3 +347,27 @@ def test_what_looks_like_a_secret_is_in_no_event_but_in_the_change_of_a_script()
     warned, changed = file.getvalue().splitlines()
     assert "abcdefgh12" not in warned and "token=***" in warned
     assert "token=abcdefgh12" in changed
+
+
+MIXED = "P@ss <w&\"o'r/d> 1é😀z"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), quote(MIXED, safe="/:&")),
+        quote(quote(MIXED)),
+        json.dumps(MIXED).replace("<", "\\u003c").replace("&", "\\u0026").replace("/", "\\/"),
+        html.escape(html.escape(MIXED)),
+        MIXED.replace("&", "&amp;").replace("<", "&#60;").replace(">", "&#x3E;"),
+        str(MIXED.encode("unicode_escape")),
+        re.escape(MIXED),
+        MIXED.replace("'", "''"),
+        "".join(f"\\{each:03o}" for each in MIXED.encode()),
+        quopri.encodestring(MIXED.encode()).decode(),
+    ],
+)
+def test_a_secret_of_which_some_characters_are_escaped_is_hidden(form: str) -> None:
+    found = without(f"It is {form}.", [MIXED])
+    assert "***" in found
+    assert not any(part in found for part in ("P@ss", "r/d", "163", "1é"))

@@ -10,6 +10,7 @@ import math
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from html import entities as html5
 
 # Stands for a secret.
 HIDDEN = "***"
@@ -116,7 +117,7 @@ def _long(hidden: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of the texts as lists, arrays and dumps show their bytes or characters; longest texts first.
+    """Return patterns of the texts, escaped and as lists, arrays and dumps show their bytes; longest texts first.
 
     Also of their encodings, which programs break into lines.
     """
@@ -129,11 +130,31 @@ def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
             for base in ("d", "o"):
                 others = f"{_BETWEEN_OTHERS}0{{0,2}}".join(f"{number:{base}}" for number in numbers)
                 patterns.append(rf"(?<!\d)0{{0,2}}{others}(?!\d){_END}")
-        patterns.append(_BETWEEN_OTHERS.join(map(re.escape, text)))
+        patterns += ("".join(map(_escaped, text)), _BETWEEN_OTHERS.join(map(re.escape, text)))
         patterns += (
             _BROKEN.join(map(re.escape, form)) for form in _encoded(text) if len(form) >= SHORTEST_OTHER
         )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+
+
+def _escaped(character: str) -> str:
+    """Return a pattern of a character as it is and as addresses, HTML, JSON, shells and mails escape it, also twice."""
+    code, content = ord(character), character.encode(errors="replace")
+    names = [name for name in (html5.codepoint2name.get(code), "apos" if character == "'" else None) if name]
+    reference = "|".join([f"#0*{code}", f"#x0*{code:x}", *names])
+    surrogates = character.encode("utf-16-be", errors="replace").hex()
+    units = "".join(rf"\\+u{surrogates[at : at + 4]}" for at in range(0, len(surrogates), 4))
+    forms = [
+        rf"\\*{re.escape(character)}" + (re.escape(character) + "?" if character in _BOTH else ""),
+        "".join(f"%(?:25)*{each:02x}" for each in content),
+        "".join(f"={each:02x}" for each in content),
+        "".join(rf"\\+x{each:02x}" for each in content),
+        "".join(rf"\\+{each:03o}" for each in content),
+        units,
+        rf"\\+[ux]\{{?0*{code:x}\}}?",
+        rf"&(?:amp;)*(?:{reference});",
+    ]
+    return f"(?:{'|'.join(forms)})"
 
 
 def _quoted(line: str) -> set[str]:
