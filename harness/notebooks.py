@@ -43,7 +43,9 @@ _BODIES = ("time", "timeit", "capture", "prun", "memit")
 _OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
 _ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
 # What !mkdir makes, where a shell would read nothing else in its line.
-_FOLDERS = re.compile(r"(?:-[pv]+\s+)?[\w./~${}'\"-]+(?:\s+[\w./~${}'\"-]+)*")
+_FOLDERS = re.compile(
+    r"(?:-[pv]+\s+)?(?:[\w./~$'\"-]|\{[^{}'\"\s]*\})+(?:\s+(?:[\w./~$'\"-]|\{[^{}'\"\s]*\})+)*"
+)
 # What IPython replaces in the line of a magic.
 _VALUE = re.compile(r"\{(?P<code>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")

@@ -414,6 +414,8 @@ def test_what_scripts_download_is_kept_for_runs_without_network(environment):
     folder = environment.paths.cache / "downloads" / "good"
     assert seen(online) == (True, [folder], [])
     assert [each.kind for each in analyse(online.run).caveats if each.kind is CaveatKind.NETWORK]
+    write_files(folder, {"keras/keras.json": "{}"})
+    assert seen(prepared()) == (False, [], []), "settings that Keras leaves"
     (folder / "digits.npz").write_text("1")
     offline = prepared()
     name = f"{BESIDE}good, downloaded"

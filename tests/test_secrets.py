@@ -120,9 +120,10 @@ def test_other_arguments_are_recorded(argument: str) -> None:
 
 def test_names_of_parameters_are_no_secrets_with_numbers() -> None:
     assert not names_secret("KEY_DIM", "64") and names_secret("API_KEY", "x")
-    options = Options(workloads=("cifar100-mlp",), device="cpu", params={"API_KEY": "abc"})
-    with pytest.raises(UsageError, match="looks like a secret"):
-        resolve(options)
+    for params in ({"API_KEY": "abc"}, {"X": f"ghp_{BODY}"}, {"X": "https://me:abcdef12@host/"}):
+        options = Options(workloads=("cifar100-mlp",), device="cpu", params=params)
+        with pytest.raises(UsageError, match="looks like a secret"):
+            resolve(options)
 
 
 def test_hidden_values_are_found_however_they_are_quoted() -> None:

@@ -47,7 +47,7 @@ from harness.system.gpus import discover, select_gpus
 from harness.system.machine import numa_nodes
 from harness.untrusted import printable
 from harness.wording import counted
-from workloads.hiding import HIDDEN, names_secret
+from workloads.hiding import HIDDEN, names_secret, without_secrets
 from workloads.protocol import KERAS, MACHINE, TENSORFLOW
 from workloads.variants import BASELINE
 
@@ -281,7 +281,8 @@ def _check_public(options: Options) -> None:
                 hint="Give it encoded, base64 for example, and let the script decode it.",
             )
     for name, value in options.params.items():
-        if names_secret(name, value.replace(",", "")) and re.search("[a-z]", value, re.IGNORECASE):
+        named = names_secret(name, value.replace(",", "")) and re.search("[a-z]", value, re.IGNORECASE)
+        if named or without_secrets(value) != value:
             raise UsageError(
                 f"--param {name} looks like a secret, and parameters are recorded.",
                 hint=f"Let the script read it with os.environ, and pass it with --env {name}=...",

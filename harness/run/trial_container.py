@@ -256,9 +256,9 @@ def downloads_sources(plan: Plan, cache: Path) -> Mapping[str, str]:
 
 
 def has_downloads(cache: Path, name: str) -> bool:
-    """Return whether a workload has downloaded anything in an earlier run."""
+    """Return whether a workload has downloaded anything in an earlier run; Keras leaves its settings alone."""
     folder = cache / "downloads" / name
-    return folder.is_dir() and any(folder.iterdir())
+    return any(path.is_file() and path.name != "keras.json" for path in folder.rglob("*"))
 
 
 def _downloads(cache: Path, name: str) -> Path:
