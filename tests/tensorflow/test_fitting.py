@@ -13,18 +13,16 @@ import sys
 import tempfile
 import keras
 from contextlib import suppress
-from workloads.driver import fitting, script
+from workloads.driver import script
 from workloads.driver.fitting import misfit
 from workloads.driver.interception import Interception
 from workloads.driver.losses import comparable
 from workloads.driver.script import Script
-from workloads.protocol import file_of
 class End(BaseException):
     pass
 def end():
     raise End
 output = os.dup(1)
-fitting._OUTPUT = file_of(1)  # of this process, which another has forked
 def why(remedy, text):
     keras.backend.clear_session()
     took = Interception(

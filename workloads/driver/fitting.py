@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
+from workloads.driver import script
 from workloads.driver.call import Call
 from workloads.driver.callbacks import (
     acts_every,
@@ -47,7 +48,6 @@ from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
 from workloads.driver.reached import codes, is_own, reached
-from workloads.protocol import file_of
 
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
@@ -67,8 +67,6 @@ _WRITING = re.compile("^(Print|Write|Save)")
 _VARIABLES = {"ReadVariableOp", "ResourceGather", "LookupTableFind"}
 # Operations that XLA leaves out.
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
-# The standard output of this process, before a script may open another.
-_OUTPUT = file_of(1)
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 _SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
@@ -152,7 +150,7 @@ def _read_output(call: Call) -> str:
     """Return why what fit prints must stay as it is; "" if only people read it."""
     if not call.arguments.get("verbose"):
         return ""
-    if file_of(1) != _OUTPUT:
+    if script.has_other_output():
         return (
             "The script has opened another file as its standard output, and may read there what fit prints."
         )

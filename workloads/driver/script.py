@@ -34,7 +34,7 @@ from typing import Any
 from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
+from workloads.protocol import OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -50,6 +50,8 @@ _AT_START = {
 }  # fmt: skip
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
+# The standard output before the script ran.
+_output: list[tuple[int, int] | None] = []
 # Variables that the script has asked for and not found.
 _missed: dict[str, None] = {}
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
@@ -68,6 +70,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     Raises:
         ScriptError: it failed by itself.
     """
+    _output[:] = [file_of(1)]
     process, path = getpid(), _scratch(script)
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.names_for(script.text), **names})
@@ -114,6 +117,11 @@ def _leading(set_group: Callable[[], None]) -> Callable[[], None]:
             set_group()
 
     return setpgrp
+
+
+def has_other_output() -> bool:
+    """Return whether the script has opened another file as its standard output."""
+    return file_of(1) not in _output
 
 
 def folders() -> Iterable[Path]:
