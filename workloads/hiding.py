@@ -10,7 +10,7 @@ import math
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from html import entities as html5
+from html.entities import codepoint2name
 
 # Stands for a secret.
 HIDDEN = "***"
@@ -140,7 +140,7 @@ def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 def _escaped(character: str) -> str:
     """Return a pattern of a character as it is and as addresses, HTML, JSON, shells and mails escape it, also twice."""
     code, content = ord(character), character.encode(errors="replace")
-    names = [name for name in (html5.codepoint2name.get(code), "apos" if character == "'" else None) if name]
+    names = [name for name in (codepoint2name.get(code), "apos" if character == "'" else None) if name]
     reference = "|".join([f"#0*{code}", f"#x0*{code:x}", *names])
     surrogates = character.encode("utf-16-be", errors="replace").hex()
     units = "".join(rf"\\+u{surrogates[at : at + 4]}" for at in range(0, len(surrogates), 4))
