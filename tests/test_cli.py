@@ -114,6 +114,8 @@ class TestUsageErrors:
             ("bench -d cpu --image tpu=x", 2, "Unknown image target 'tpu'", "cuda"),
             (f"bench -o {'x' * 300}", 6, "Cannot write xxx", "--out"),
             ("bench none.py", 2, "none.py: No such file", "path"),
+            ("bench -m package.of", 2, "There is no module package.of here", "--mount"),
+            ("bench -m package", 2, "package is a package without a module __main__", "-m package.MODULE"),
             ("bench .", 2, ". is no Python script", ".py"),
             ("bench -- --lr", 2, "--lr is no workload", "--arg=--lr"),
             ("compare a= b", 2, "a= names no run", "NAME=PATH"),
@@ -130,7 +132,10 @@ class TestUsageErrors:
             ("bench --resume none", 6, "none does not exist", "runs/"),
         ],
     )  # fmt: skip
-    def test_message_names_the_problem_and_hint_the_choices(self, tfbench, arguments, code, printed, hint):
+    def test_message_names_the_problem_and_hint_the_choices(
+        self, tfbench, tmp_path, arguments, code, printed, hint
+    ):
+        write_files(tmp_path, {"package/__init__.py": ""})
         done = tfbench(*arguments.split())
         assert (done.code, done.out) == (code, "")
         message, _, remedy = done.err.partition("Try: ")

@@ -87,8 +87,9 @@ SECRET_FORMATS = re.compile(
 # The user of an address ends at its last @, because a password may contain one.
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 # What a hint says in place of a value.
-_OF_HINTS = re.compile(r"\.*|VALUE[.,;]*")
-_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>=)(?P<value>[^\s&'\"]+)")
+_OF_HINTS = re.compile(r"VALUE")
+# A sign at the value's end is the sentence's.
+_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})=(?P<value>[^\s&'\"]*[^\s&'\".,;:])")
 
 
 def without(text: str, hidden: Iterable[str]) -> str:

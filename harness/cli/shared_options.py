@@ -28,6 +28,11 @@ def _module(name: str, folders: Sequence[Path]) -> str:
             for file in (f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"):
                 if (folder / file).is_file():
                     return f"{folder}{INSIDE}{file}"
+            if (folder / "/".join(parts) / "__init__.py").is_file():
+                raise UsageError(
+                    f"{name} is a package without a module __main__.",
+                    hint=f"Name one of its modules: -m {name}.MODULE",
+                )
     raise UsageError(
         f"There is no module {name} here.",
         hint="Give the name as for python3 -m, in the folder that has its package, or name that folder with --mount.",
