@@ -37,7 +37,7 @@ from workloads.variants import BASELINE
 SECONDS = 4.0
 # Prints the samples per second of the script's fit.
 CLOCK = """
-import runpy, sys, time
+import inspect, runpy, sys, time
 import keras, numpy as np, tensorflow as tf
 WARM_UP_S = MEASURE_S = {seconds}
 for name in {datasets!r}:
@@ -67,7 +67,9 @@ class Clock(keras.callbacks.Callback):
         if not epoch:  # Keras traces a shorter last call
             self.first = None
 fit = keras.Model.fit
-def timed(model, x=None, y=None, **more):
+def timed(*args, **named):
+    more = inspect.signature(fit).bind(*args, **named).arguments
+    model, x = more["self"], more.get("x")
     if isinstance(x, tf.data.Dataset):
         rows = tf.nest.flatten(next(iter(x)))[0].shape[0]
     elif isinstance(x, keras.utils.PyDataset):
@@ -77,7 +79,7 @@ def timed(model, x=None, y=None, **more):
     object.__setattr__(model, "clocked_rows", rows)
     more["callbacks"] = [*(more.get("callbacks") or []), Clock()]
     more["epochs"] = 10**6
-    return fit(model, x, y, **more)
+    return fit(**more)
 keras.Model.fit = timed
 sys.path.insert(0, "/work")
 sys.argv = ["/work/script.py"]

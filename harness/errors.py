@@ -144,7 +144,7 @@ def on_disk(path: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "The disk is full" if full else str(error.strerror)
+        reason = "The disk is full, or has no room for more files" if full else str(error.strerror)
         hint = (
             "Free some space, or choose another disk with --out; finished trials are kept."
             if full

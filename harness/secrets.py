@@ -7,13 +7,16 @@ of the script that are named like secrets. What is not recorded is also replaced
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from workloads.hiding import (
     HIDDEN,
+    PAIR,
     SECRET_FORMATS,
     SHORTEST,
     SHORTEST_OTHER,
@@ -36,10 +39,9 @@ _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*
 def secrets_in(script: str) -> Iterator[tuple[int, str]]:
     """Yield line and name of each text in a script that looks like a secret, "a text" or "a comment" without a name."""
     tree = ast.parse(script)
-    for number, line in enumerate(script.splitlines(), 1):
-        comment = line.rpartition("#")[2] if "#" in line else ""
-        if SECRET_FORMATS.search(comment) and "'" not in comment and '"' not in comment:
-            yield number, "a comment"
+    for token in tokenize.generate_tokens(io.StringIO(script).readline):
+        if token.type == tokenize.COMMENT and _is_told(token.string):
+            yield token.start[0], "a comment"
     names: dict[ast.Constant, str] = {}
     for node in ast.walk(tree):
         for name, value in _named_texts(node):
@@ -47,10 +49,20 @@ def secrets_in(script: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             text = node.value if isinstance(node.value, str) else node.value.decode("utf-8", "replace")
-            password = (found := _PASSWORD.search(text)) and not _PLACEHOLDER.fullmatch(found[1])
             named = node in names and is_mixed(text) and names_secret(names[node], text)
-            if named or password or SECRET_FORMATS.search(text):
+            if named or _has_password(text) or SECRET_FORMATS.search(text):
                 yield node.lineno, names.get(node, "") or "a text"
+
+
+def _has_password(text: str) -> bool:
+    return (found := _PASSWORD.search(text)) is not None and not _PLACEHOLDER.fullmatch(found[1])
+
+
+def _is_told(comment: str) -> bool:
+    """Return whether a comment, such as a command of a notebook that is left out, has what looks like a secret."""
+    pairs = PAIR.finditer(comment)
+    named = any(is_mixed(each["value"]) and names_secret(each["name"], each["value"]) for each in pairs)
+    return named or _has_password(comment) or SECRET_FORMATS.search(comment) is not None
 
 
 def _literals(value: ast.expr) -> Iterator[ast.Constant]:

@@ -246,6 +246,10 @@ def test_files_that_are_written_between_trainings_are_not_cached(between: str, c
          "steps-per-execution", True),
         ("model.fit(x, y)\nmodel.predict(x, callbacks=[Writer()])\n", "steps-per-execution", False),
         ("model.fit(x, y)\nmodel.predict(x)\n", "steps-per-execution", True),
+        ("def train(**more):\n    model.fit(x, y, **more)\ntrain()\ntrain(callbacks=[Writer()])\n",
+         "steps-per-execution", False),
+        ("given = {}\nmodel.fit(x, y, **given)\n", "steps-per-execution", True),
+        ("print(vars(model.fit(x, y))['params']['steps'])\n", "many-steps", False),
         # A function that somebody else runs.
         ("def train():\n    model.fit(x, y)\nimport ray\nray.run(train)\n", "many-steps", False),
         ("def train():\n    model.fit(x, y)\nfrom absl import app\napp.run(train)\n", "many-steps", True),

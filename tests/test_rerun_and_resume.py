@@ -342,18 +342,35 @@ def test_resume_uses_the_stored_plan(environment):
     assert again.manifest.run_id == prepared.manifest.run_id
 
 
+@pytest.mark.parametrize(("isolated", "engine"), [(True, "docker"), (False, "local")])
+def test_resume_takes_the_engine_that_the_run_has_used(environment, monkeypatch, isolated, engine):
+    asked: list[str] = []
+    connect = session._connect
+
+    def connected(name: str, progress: Silent) -> object:
+        asked.append(name)
+        return connect(name, progress)
+
+    prepared = environment.prepare()
+    assert prepared.manifest.options.engine == "auto"
+    used = replace(prepared.manifest.engine, isolated=isolated)
+    folder = RunFolder(environment.options.out / "used")
+    folder.create(replace(prepared.run, manifest=replace(prepared.manifest, engine=used)), prepared.files)
+    monkeypatch.setattr(session, "_connect", connected)
+    session.resume(folder.path, environment.paths, Silent())
+    assert asked == [engine]
+
+
 def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("TFBENCH_CACHE", str(environment.paths.cache))
     prepared = environment.prepare()
     assert is_own(identity(read_run(prepared.folder.path).manifest), environment.paths)
     # With the id of a run of the user's, from a report that was passed on.
-    options = replace(
-        prepared.manifest.options, environment={"API_TOKEN": "***"}, engine="local", network=True
+    options = replace(prepared.manifest.options, environment={"API_TOKEN": "***"}, network=True)
+    of_others = replace(
+        prepared.manifest, options=options, engine=replace(prepared.manifest.engine, isolated=False)
     )
-    for manifest in (
-        replace(prepared.manifest, options=options),
-        replace(prepared.manifest, options=options, run_id="20261127-000000-ffff"),
-    ):
+    for manifest in (of_others, replace(of_others, run_id="20261127-000000-ffff")):
         folder = RunFolder(tmp_path / f"{manifest.run_id}-of-others")
         folder.create(replace(prepared.run, manifest=manifest), prepared.files)
         printed = tfbench("bench", "--resume", folder.path)

@@ -279,15 +279,17 @@ TOKEN = "hf_abcdefghij0123456789ABCDEFGHIJ1234"
     "DB = 'postgres://admin:hunter2pass@db/x'", "get_file('a', 'https://u:p4ssw0rd99@h/x.npz')",
     "password, other = 'abcdef123456', 1", "def f(a, *, api_key='abcdef123456'): pass",
     "os.environ.get('API_KEY', 'abcdef123456')", "API_KEY = 'abcdef123456' if a else ''",
-    "API_KEY = 'abcdef123456'.strip()",
+    "API_KEY = 'abcdef123456'.strip()", f"# git clone https://bob:{TOKEN}@host/a  # left out by tfbench",
+    "# !wget 'https://host/data.zip?token=Zk39vnQpW81hh'  # left out by tfbench", "a = 1  # --password=Tr0ub4dor3xKq9",
 ])  # fmt: skip
 def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
     assert [number for number, _ in secrets_in(f"a = 1\n{line}\n")] == [2]
 
 
-@pytest.mark.parametrize(
-    "line", ["get_file('cats', 'https://host/cats-2024.zip')", "token, n = 'pad', 1", "# see https://a@b"]
-)
+@pytest.mark.parametrize("line", [
+    "get_file('cats', 'https://host/cats-2024.zip')", "token, n = 'pad', 1", "# see https://a@b",
+    "# token=<pad>, key=lambda x: x, n_tokens=32000",
+])  # fmt: skip
 def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []
 

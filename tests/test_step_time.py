@@ -12,6 +12,7 @@ from harness.analysis.step_time import Times, split
 from harness.model.analysis import Cause
 from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, run, taking
+from tests.builders_telemetry import counter
 from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED, Part
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
@@ -121,6 +122,33 @@ def test_time_taken_by_the_host_is_no_compute_of_baseline_or_tuned() -> None:
     baseline, tuned = case.breakdown(BASELINE), case.breakdown(TUNED)
     assert baseline.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
     assert tuned.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
+
+
+def test_other_programs_take_no_more_than_a_quota_leaves() -> None:
+    """The pressure that the kernel reports counts what the quota takes as well."""
+    played = run({"cpu": CPU_SPEEDS}, noise=0.001)
+    facts = {**played.manifest.host_facts, "cpus": 16}
+
+    def beside(series: Series) -> Series:
+        rates = {"cpu_usage_s": 0.45, "cpu_pressure_some_s": 0.9, "cpu_throttled_s": 0.3}
+        columns = {
+            "cgroup": {
+                name: counter(series.t_ns, np.full(series.t_ns.shape, rate)) for name, rate in rates.items()
+            }
+        }
+        columns["cgroup"]["cpu_limit_cpus"] = np.full(series.t_ns.shape, 0.5)
+        busy = {"cpu_util_pct": np.full(series.t_ns.shape, 100.0)}
+        return replace(series, columns={"host": busy, **columns}.get(series.source, series.columns))
+
+    trials = tuple(
+        replace(trial, telemetry=tuple(beside(each) for each in trial.telemetry if each.device != "cores"))
+        for trial in played.trials
+    )
+    manifest = replace(played.manifest, host_facts=facts)
+    (case,) = analyse(replace(played, manifest=manifest, trials=trials)).cases
+    shares = {finding.cause: finding.share.median for finding in case.findings}
+    assert shares.get(Cause.OTHER_PROGRAMS, 0.0) <= 0.11
+    assert shares[Cause.QUOTA] > 0.25
 
 
 def _with_steal(series: Series, percent: float) -> Series:

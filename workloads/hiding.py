@@ -89,7 +89,7 @@ _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 # What a hint says in place of a value.
 _OF_HINTS = re.compile(r"VALUE")
 # A sign at the value's end is the sentence's.
-_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})=(?P<value>[^\s&'\"]*[^\s&'\".,;:])")
+PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})=(?P<value>[^\s&'\"]*[^\s&'\".,;:])")
 
 
 def without(text: str, hidden: Iterable[str]) -> str:
@@ -200,7 +200,7 @@ def without_secrets(text: str) -> str:
         meant = not _OF_HINTS.fullmatch(value) and names_secret(name, value)
         return f"{name}={HIDDEN}" if meant and (is_mixed(value) or not loose) else found[0]
 
-    return _PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
+    return PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
 
 
 def is_mixed(text: str) -> bool:

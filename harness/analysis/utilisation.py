@@ -158,10 +158,14 @@ def _limited_by_waiting(case: Case, variant: str, share: float) -> float:
     """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
 
     The container's CPU pressure measures this wait, of any of its threads. CPU usage is a limit too: with equal demand
-    from others, a fair scheduler keeps nobody waiting longer than it runs, and what sleeps waits for no CPU.
+    from others, a fair scheduler keeps nobody waiting longer than it runs, and what sleeps waits for no CPU. So is what
+    the container's CPUs, or its quota, had left: pressure counts the time that a quota takes too.
     """
-    waited = (case.host(variant, "cgroup", "cpu_pressure_some_s_per_s"), cpus_used(case, variant))
-    return min([share, *(each for each in waited if each is not None)])
+    used = cpus_used(case, variant)
+    limits = [case.host(variant, "cgroup", "cpu_pressure_some_s_per_s"), used]
+    if used is not None and case.cpus:
+        limits.append(max(0.0, 1.0 - used / case.cpus))
+    return min([share, *(each for each in limits if each is not None)])
 
 
 def free_cpus(case: Case, variant: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from harness.cli.rendering import (
     write_outputs,
 )
 from harness.cli.shared_options import Accept, References, Resume, Yes, takes_options
-from harness.engines import LOCAL
+from harness.engines import used_engine
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, UsageError
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
@@ -91,10 +92,8 @@ def _ask(run: Run, progress: Terminal, *, allowed: bool) -> None:
     # Imported late, as it brings in what only a run of others needs.
     from harness.run.repeat import requested_resources  # noqa: PLC0415
 
-    options = run.manifest.options
-    # A resumed run has the engine of its options, whatever it says of the engine that it had.
-    local = {"--engine": LOCAL} if options.engine == LOCAL else {}
-    requested = {**requested_resources(run, options), **local}
+    options = replace(run.manifest.options, engine=used_engine(run.manifest.engine))
+    requested = requested_resources(run, options)
     for name, value in requested.items():
         progress.line(f"The run uses {name} {value}")
     if requested and not allowed:

@@ -21,6 +21,11 @@ DOWNLOADS_DIR = "/tfbench/downloads"
 AUTO, DOCKER, LOCAL = ENGINES = ("auto", "docker", "local")
 
 
+def used_engine(info: EngineInfo) -> str:
+    """Return the option that chooses the engine that a run has used, which may have been found by itself."""
+    return DOCKER if info.isolated else LOCAL
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """A host folder or file and its path in the container."""

@@ -116,7 +116,14 @@ def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def callbacks_are_of_keras(source: Source, call: ast.Call) -> bool:
-    """Return whether a call is given no callbacks, or a list of some that are made of Keras' classes."""
+    """Return whether a call is given no callbacks, or a list of some that are made of Keras' classes.
+
+    Not where `*` or `**` give it what only the running script knows.
+    """
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(
+        each.arg is None for each in call.keywords
+    ):
+        return False
     given = argument(call, "callbacks")
     if isinstance(given, ast.Name):
         name, listed = given.id, source.only(given.id)

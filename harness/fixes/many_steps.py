@@ -20,7 +20,7 @@ COMPONENT = "many_steps.py"
 # What fit may be given, the first of them by position. Weights and splits would have to be cut like the samples.
 _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
-# Attributes by which a script knows how many steps Keras counts.
+# Names of attributes, or keys, by which a script knows how many steps Keras counts.
 _COUNTED = {"params", "iterations"}
 # Models whose train_step is Keras' own.
 _PLAIN = {"Sequential", "Model"}
@@ -32,6 +32,8 @@ def edits(source: Source) -> Sequence[Edit]:
     [] if another training may have other numbers of samples, or the script reads how many steps Keras counts.
     """
     used = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+    keys = [node.slice for node in ast.walk(source.tree) if isinstance(node, ast.Subscript)]
+    used |= {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
     if (
         used & _COUNTED
         or fits_again(source)

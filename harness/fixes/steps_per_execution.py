@@ -30,17 +30,12 @@ def edits(source: Source) -> Sequence[Edit]:
     the script, or if only the running script knows how many steps it makes.
     """
     trainings = source.fits()
-    # What the only training is given is seen when it is called.
     inferring = list(source.calls("evaluate", "predict"))
-    running = [*(trainings if len(trainings) > 1 else ()), *inferring]
-    unknown = any(isinstance(part, ast.Starred) for call in running for part in call.args) or any(
-        each.arg is None for call in running for each in call.keywords
-    )
     own_loop = any(isinstance(node, ast.Attribute) and node.attr in LOOPS for node in ast.walk(source.tree))
-    # Those of the only training are seen when it is called.
+    # What the only training is given is seen when it is called.
     others = [*(trainings if fits_again(source) else ()), *inferring]
     called = all(callbacks_are_of_keras(source, call) for call in others)
-    if unknown or own_loop or not called:
+    if own_loop or not called:
         return []
     if fits_again(source) and any(source.calls(*_OF_UNKNOWN_LENGTH)):
         return []  # where an epoch's end is not known, Keras counts steps of several per call otherwise

@@ -17,7 +17,7 @@ import psutil
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.defaults import MEMORY_SHARE
-from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
+from harness.engines import AUTO, DATA_DIR, LOCAL, Engine, used_engine
 from harness.engines.container_settings import check_mountable
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
@@ -48,6 +48,7 @@ from harness.system.shared_files import default_path, measuring, read_once, remo
 from harness.telemetry.sampler import default_sources
 from harness.untrusted import printable, sanitized
 from workloads.cells import left_out, place
+from workloads.hiding import without_secrets
 from workloads.protocol import TENSORFLOW, shortened
 
 
@@ -141,7 +142,8 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     """
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):
-        progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
+        said = (shortened(without_secrets(line), 60) for line in lines)
+        progress.line(f"{entry.path.name}: left out {'; '.join(said)}")
     for line, name in secrets_in(text):
         progress.line(
             f"{place(entry.path.name, text, line)}: {name} looks like a secret, and reports contain the script. Take "
@@ -219,7 +221,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
     if run.in_progress:
         raise RunFolder(path).busy()
     # The plan of a rerun has fewer trials than its options imply.
-    options = revealed(run.manifest.options, values)
+    options = replace(revealed(run.manifest.options, values), engine=used_engine(run.manifest.engine))
     plan = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)
     prepared = prepare(plan, paths, progress, run_id=run.manifest.run_id)
     changes = _changes_since(run.manifest, prepared.manifest)

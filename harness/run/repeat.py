@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
-from harness.engines import DOCKER, LOCAL
+from harness.engines import LOCAL, used_engine
 from harness.errors import UsageError
 from harness.images.recipes import Recipes
 from harness.model.platform import EngineInfo, ImageInfo
@@ -49,11 +49,10 @@ def rerun_options(run: Run, here: Options) -> Options:
             hint=f"It has {', '.join(names)}. Name those that lie elsewhere here, by the same name.",
         )
     used = [_located(name, scripts) for name in names]
-    recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
     as_recorded = replace(
         options,
         out=DEFAULTS.out,
-        engine=recorded_engine,
+        engine=used_engine(run.manifest.engine),
         device=",".join(devices or used_devices),
         workloads=tuple(dict.fromkeys(used)),
     )

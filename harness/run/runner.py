@@ -203,7 +203,7 @@ class Runner:
                 last_event_s = now
             stopped = self._timeout(now - started_s, now - last_event_s)
             if stopped is not None and container.paused():
-                stopped = Status.TIMEOUT, "Somebody paused the container. Let it run, and use --resume."
+                stopped = Status.TIMEOUT, "Somebody paused it. Let it run, and use --resume."
             if stopped is None and now >= next_check_s:
                 next_check_s = now + SIZE_CHECK_S
                 stopped = _excess(folder.out.resolve(), self.max_files)

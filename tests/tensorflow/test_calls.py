@@ -290,6 +290,33 @@ def test_a_loop_of_its_own_has_marked_steps_and_no_breakdown(drive, mark):
     assert [each["variant"] for each in done.of("left-out") + done.of("needless")] == [MODEL_ONLY]
 
 
+TRACED = """
+import time
+@tf.function
+def step(batch):
+    time.sleep(0.5)  # while it is traced
+    return tf.reduce_sum(batch)
+for size in SIZES:
+    step(tf.ones(size))
+    time.sleep(0.01)
+    # tfbench: step size
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least_s", "most_s"),
+    [
+        ("[8] * 30 + [3] + [8] * 20 + [4] + [8] * 100_000", 0.01, 0.05),
+        ("[8] * 30 + list(range(9, 100_000))", 0.25, 0.7),
+    ],
+)
+def test_the_first_two_steps_of_a_loop_that_trace_are_not_its_speed(drive, sizes, least_s, most_s):
+    done = drive(HEAD + TRACED.replace("SIZES", sizes), window_s=0.6, steps=0)
+    first, second = done.of("window")
+    for window in (first, second) if most_s < 0.1 else (second,):
+        assert least_s < (window["end_ns"] - window["start_ns"]) / 1e9 / window["steps"] < most_s
+
+
 @pytest.mark.parametrize("call", ["made().fit(x, y, 8)", "pass\n    # tfbench: step 8"])
 def test_a_script_cannot_hold_up_the_end_of_its_measurement(drive, call):
     text = HEAD + (

@@ -66,7 +66,14 @@ sys.stdout.close()
 """
 
 
-@pytest.mark.parametrize("then", [f"{SAME}print(model.history.history['loss'][50])", f"{SAME}os._exit(3)"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        f"{SAME}print(model.history.history['loss'][50])",
+        f"{SAME}os._exit(3)",
+        "import sys\nsys.stdout = None\nmodel.predict(x, verbose=0)",
+    ],
+)
 def test_a_rest_that_is_the_same_refuses_nothing(tried, then):
     assert tried(then) == ""
 

@@ -27,6 +27,7 @@ import numpy as np
 from workloads.driver.measuring import report
 from workloads.driver.processes import is_files_limited, work_watched
 from workloads.driver.results import ResultsFile
+from workloads.driver.script import ScriptError
 from workloads.driver.trial import Task, Trial, Work
 from workloads.protocol import (
     IMPORT,
@@ -138,7 +139,12 @@ def _work(spec: Spec) -> tuple[Work, bool]:
     """Return what does the tasks of a trial, and whether its framework had to be imported."""
     name = RUNNERS[spec.image] if spec.scripts else CAPABILITIES
     imported = name not in sys.modules
-    work: Work = importlib.import_module(name).work
+    try:
+        work: Work = importlib.import_module(name).work
+    except ModuleNotFoundError as error:
+        raise ScriptError(
+            f"The image has no module {error.name}. Build it FROM one of ours, or leave --image out."
+        ) from error
     return work, imported
 
 

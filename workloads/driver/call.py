@@ -43,6 +43,7 @@ class Epoch:
         missing: number of samples by which the last batch is short.
         ends: whether the input stops after the last batch; else it repeats.
         exact: whether these numbers are known rather than assumed.
+        shuffled: whether batches come in any order, so that a short one may be any.
     """
 
     batch: int
@@ -50,6 +51,12 @@ class Epoch:
     missing: int = 0
     ends: bool = True
     exact: bool = True
+    shuffled: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known how many samples each step has."""
+        return self.exact and not (self.shuffled and self.missing)
 
     def samples(self, steps: int) -> int:
         """Return the number of samples in the first `steps` steps, over all epochs."""
@@ -264,7 +271,8 @@ class Call:
             alike = all(rows(loader[each]) == batch for each in others if 0 < each < last)
             if not count:
                 return Epoch(batch, ends=False, exact=alike)
-            return Epoch(batch, count, max(0, batch - rows(loader[count - 1])), exact=alike)
+            missing = max(0, batch - rows(loader[count - 1]))
+            return Epoch(batch, count, missing, exact=alike, shuffled=bool(self.arguments.get("shuffle")))
         epoch = _pipeline_epoch(self._as_given or self.dataset, self._first_of)
         if self._as_given is None and not epoch.exact:  # has read the first batch
             return epoch
@@ -495,21 +503,23 @@ def _pipeline_epoch(dataset: tf.data.Dataset, first_of: Callable[[tf.data.Datase
         return Epoch(shape[0], batches, ends=not endless)
     found = _batching(dataset)
     if found is not None:
-        size, samples, drops = found
+        size, samples, drops, shuffled = found
         if drops:
             return Epoch(size, batches, ends=not endless)
         counted = epoch_of(samples, size) if samples > 0 else None
         if counted and (endless or count == counted.batches):
-            return Epoch(size, counted.batches, counted.missing, ends=not endless)
+            return Epoch(size, counted.batches, counted.missing, ends=not endless, shuffled=shuffled)
     return Epoch(rows(first_of(dataset)), batches, ends=not endless, exact=False)
 
 
-def _batching(dataset: Any) -> tuple[int, int, bool] | None:
-    """Return batch size, number of samples before batching (negative if unknown), and whether all are full."""
+def _batching(dataset: Any) -> tuple[int, int, bool, bool] | None:
+    """Return batch size, samples before batching (negative if unknown), and whether all are full, and are shuffled."""
+    shuffled = False
     while (size := getattr(dataset, "_batch_size", None)) is None:
+        shuffled |= class_of(dataset) == "ShuffleDataset"
         inputs = dataset._inputs()
         if len(inputs) != 1:
             return None
         (dataset,) = inputs
     samples = dataset._inputs()[0].cardinality()
-    return int(size), int(samples), bool(getattr(dataset, "_drop_remainder", False))
+    return int(size), int(samples), bool(getattr(dataset, "_drop_remainder", False)), shuffled

@@ -57,14 +57,14 @@ class Counted:
         if not isinstance(given, tf.keras.utils.PyDataset):
             yield self._pipeline(given) if isinstance(given, tf.data.Dataset) else self._generator(given)
             return
-        made = PyDatasetAdapter._standardize_batch
+        iterator_of = PyDatasetAdapter._get_iterator
 
-        def standardised(adapter: Any, batch: Any) -> Any:
-            if adapter.py_dataset is given:
-                self.add(rows(batch))
-            return made(adapter, batch)
+        def iterated(adapter: Any) -> Iterator[Any]:
+            found = iterator_of(adapter)
+            return self._generator(found) if adapter.py_dataset is given else found
 
-        with patch.object(PyDatasetAdapter, "_standardize_batch", standardised):
+        # Not what Keras reads beforehand, to know the types.
+        with patch.object(PyDatasetAdapter, "_get_iterator", iterated):
             yield given
 
     def _generator(self, given: Iterator[Any]) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from workloads.driver.job import Job
 from workloads.driver.processes import End
 from workloads.driver.script import ScriptError, may_train
 from workloads.driver.sites import remember_compile
+from workloads.driver.timing import UsualStep
 from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
@@ -35,6 +36,9 @@ _APPLY = tf.keras.optimizers.Optimizer.apply
 _MARK = re.compile(r"^(?P<code>.*?)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**9
+# Steps in which a training traces functions for the first time: for a last batch that is short, and then for batches of
+# any size. Where more trace, that is their speed.
+_MOST_TRACED = 2
 
 
 @dataclass(kw_only=True)
@@ -211,8 +215,28 @@ class MarkedSteps:
         self._job = job
         self._prove = prove
         self._end = end
-        self._began_ns = job.meter.clock()
+        self._began_ns = self._last_ns = job.meter.clock()
+        self._usual = UsualStep()
+        self._traces = False
+        self._traced = 0
         self.done = False
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Note in which steps TensorFlow traces functions inside the block."""
+        graphs = tf.__internal__.FuncGraph
+        original = graphs.__init__
+
+        @functools.wraps(original)
+        def make(graph: Any, *args: Any, **named: Any) -> None:
+            self._traces = True
+            original(graph, *args, **named)
+
+        graphs.__init__ = make
+        try:
+            yield
+        finally:
+            graphs.__init__ = original
 
     def inserted(self, text: str) -> str:
         """Return a script with a call in place of each mark; lines keep their numbers."""
@@ -252,6 +276,17 @@ class MarkedSteps:
             self._job.events.write("variant", variant=self._job.variant, params=params, changes=[])
             # The first step lies before the first mark.
             meter.begin()
+            self._next()
             return
+        length_ns = meter.clock() - self._last_ns
+        if not self._traces:
+            self._usual.note(length_ns)
+        elif self._traced < _MOST_TRACED:
+            self._traced += 1
+            meter.pause(self._usual.beyond_ns(length_ns))
         if not meter.tick(1, samples):
             self._end()
+        self._next()
+
+    def _next(self) -> None:
+        self._last_ns, self._traces = self._job.meter.clock(), False

@@ -80,8 +80,7 @@ class Rehearsal:
         self._before = {*_files()}
         if len(self._job.results.endings.get(BASELINE, ())) == 1 and self._job.variant == BASELINE:
             _disturb()
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
+        _flush()
         self._output = os.memfd_create("output")
         os.dup2(self._output, 1)
         os._exit = self._exits  # type: ignore[assignment]
@@ -135,8 +134,7 @@ class Rehearsal:
         return result
 
     def _printed(self) -> list[str]:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
+        _flush()
         content = os.pread(self._output, _BYTES, 0) if self._output >= 0 else b""
         return _lines(content.decode("utf-8", "replace"))
 
@@ -173,6 +171,11 @@ class _Shortened(tf.keras.callbacks.Callback):
     def _enough(self, batch: int) -> bool:
         # The last call of several steps in an epoch is counted as a whole one.
         return batch + 1 >= self._steps and (self.params.get("steps") or math.inf) > self._steps
+
+
+def _flush() -> None:
+    with suppress(AttributeError, OSError, ValueError):  # scripts replace it, by None too
+        sys.stdout.flush()
 
 
 def _values(method: Any, model: Any, result: Any) -> tuple[dict[str, float], str]:

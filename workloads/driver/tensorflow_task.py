@@ -173,6 +173,7 @@ class ScriptRun:
         self._began = job.meter.clock()
         with (
             interception.active(),
+            marked.active(),
             mounted(spec.data, spec.mounts),
             plotting(self._without_plots if self._first else lambda _: None),
             self._strategy.scope() if self._strategy else nullcontext(),

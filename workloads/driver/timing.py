@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
+from statistics import median
 from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
@@ -43,6 +44,21 @@ def settled(blocks: list[float]) -> bool:
     """Return whether the step times of the last blocks agree within SETTLED_WITHIN."""
     last = blocks[-SETTLED_BLOCKS:]
     return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
+
+
+class UsualStep:
+    """How long most steps take, to tell what one of them does beyond that."""
+
+    def __init__(self) -> None:
+        self._lengths_ns: deque[int] = deque(maxlen=64)
+
+    def note(self, length_ns: int) -> None:
+        """Take a step as one of most."""
+        self._lengths_ns.append(length_ns)
+
+    def beyond_ns(self, length_ns: int) -> int:
+        """Return by how much a step is longer than most; 0 if there are no others."""
+        return max(0, round(length_ns - median(self._lengths_ns))) if self._lengths_ns else 0
 
 
 @dataclass

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from workloads.driver.losses import Losses
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
-from workloads.driver.timing import Meter
+from workloads.driver.timing import Meter, UsualStep
 from workloads.protocol import (
     ACCURACY,
     BETWEEN_EPOCHS,
@@ -61,6 +61,8 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
+# XLA compiles for each size of a batch: for more of them, that is part of their speed.
+_COMPILED_SIZES = 2
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -113,7 +115,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._validations_ns: list[int] = []
         self._starts_epoch = True
         # Of steps inside an epoch.
-        self._usual_ns: deque[int] = deque(maxlen=64)
+        self._usual = UsualStep()
+        self._sizes: set[int] = set()
         self._epoch_loss: float | None = None
         self._trained = self._trained_before = keras_model.iterations(call.model)
         self._first_steps = 0  # of the first epoch
@@ -129,9 +132,9 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self._end_epoch(now)
             elif self._starts_epoch:
                 # A new iterator fills its buffers in the first step.
-                self._pause(self._beyond_usual(now), recurs=self.epochs_ended > 1)
+                self._pause(self._usual.beyond_ns(now - self._begun_ns), recurs=self.epochs_ended > 1)
             else:
-                self._usual_ns.append(now - self._begun_ns)
+                self._usual.note(now - self._begun_ns)
             self._starts_epoch = ended
             self._report(batch)
         # The report may have waited for the device, at the end of a window; that is no part of the next step.
@@ -144,7 +147,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self.validated += bool(validation_ns)
         if self.epochs_ended == 1:
             # Once only: Keras traces, and compiles for a last batch that is short.
-            self._meter.pause(length + self._beyond_usual(self._ends.ended_ns))
+            self._meter.pause(length + self._usual.beyond_ns(self._ends.ended_ns - self._begun_ns))
         else:
             self._pauses_ns.append(0)
             # The first validation is traced.
@@ -152,10 +155,6 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self._validations_ns.append(validation_ns)
             self._pause(length - validation_ns, recurs=True)
             self._meter.pause(validation_ns)
-
-    def _beyond_usual(self, end_ns: int) -> int:
-        """Return by how much the last step is longer than most; 0 if there are no others."""
-        return max(0, round(end_ns - self._begun_ns - median(self._usual_ns))) if self._usual_ns else 0
 
     def _pause(self, length_ns: int, *, recurs: bool) -> None:
         self._meter.pause(length_ns)
@@ -219,6 +218,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
         self._steps += done
+        new = samples not in self._sizes
+        self._sizes.add(samples)
+        if new and batch > self._last and len(self._sizes) == _COMPILED_SIZES:
+            # As at the end of the first epoch: once only, for a short batch.
+            self._meter.pause(self._usual.beyond_ns(time.monotonic_ns() - self._begun_ns))
         if batch <= self._last:
             if self._steps == self._steps_before or self._short_epochs > 1:
                 raise ScriptError(
@@ -361,12 +365,12 @@ def _run(
         What Keras returns, and what saw the epochs.
     """
     given = {**call.arguments, **(changes or {})}
-    if epoch.exact or len(job.devices) > 1:
+    if epoch.known or len(job.devices) > 1:
         return _run_with(job, call, callbacks, epoch, given, None)
     counted = Counted()
     with counted.of(given["x"]) as x:
         found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted)
-    if counted.uneven(epoch.batch) and measures_speed(job.variant):
+    if not epoch.exact and counted.uneven(epoch.batch) and measures_speed(job.variant):
         job.events.warning(
             "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are "
             f"those of a batch of {epoch.batch}."
