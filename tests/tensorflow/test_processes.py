@@ -191,6 +191,7 @@ def test_losses_that_differ_from_reading_to_reading_are_no_reason(drive, tmp_pat
     )
     assert done.of("window", variant=TUNED)
     assert len(done.of("unlike")) == 1 and not done.of("left-out")
+    assert [each["variant"] for each in done.of("script")] == [TUNED]
 
 
 def test_a_script_that_closes_all_files_is_measured(drive):

@@ -31,6 +31,7 @@ class Results:
         left_out, needless: variants that have no reading, with the reason.
         unlike: variants whose losses were not those of the baseline's only reading, with both.
         errors: the types of error events.
+        scripts: variants whose script is written.
         facts: whether the facts of the framework are known.
         alike: variant with remedies -> by what its losses must be the baseline's.
         losses: those of the baseline's first steps, by place, of each reading.
@@ -45,6 +46,7 @@ class Results:
         self.left_out: dict[str, str] = {}
         self.needless: dict[str, str] = {}
         self.errors: list[str] = []
+        self.scripts: set[str] = set()
         self.facts = False
         self.losses: list[Mapping[str, float]] = []
         self.alike: dict[str, str] = {}
@@ -82,6 +84,8 @@ class Results:
                 self._windows.pop(variant, None)
             case "error":
                 self.errors.append(event["type"])
+            case "script":
+                self.scripts.add(variant)
             case "facts":
                 self.facts = True
 

@@ -351,7 +351,7 @@ class ScriptRun:
         if self._evaluates and not call.new_tokens:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
-        if job.variant != BASELINE and self._spec.evaluate and self._results.begun_count(job.variant) <= 1:
+        if job.variant not in (BASELINE, *self._results.scripts) and self._spec.evaluate:
             self._report_script(job.variant)
         return result
 
