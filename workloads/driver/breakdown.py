@@ -20,7 +20,7 @@ from workloads.driver.call import rows
 from workloads.driver.job import Job
 from workloads.driver.pipelines import class_of, pipelines
 from workloads.driver.script import ScriptError
-from workloads.driver.timing import Completions, Meter, drive
+from workloads.driver.timing import COMPILED_SIZES, Completions, Meter, UsualStep, drive
 from workloads.protocol import BATCH_BYTES, BETWEEN_EPOCHS, BUILD, DATA, FILLING, RETRACING
 from workloads.variants import BASELINE, BATCH, CALLS, HOST_FED
 
@@ -65,6 +65,7 @@ def custom_loop(job: Job) -> None:
     batches = _endless(job.call.dataset)
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
+    usual = UsualStep()
     between_ns = filling_ns = 0
     with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
@@ -86,13 +87,18 @@ def custom_loop(job: Job) -> None:
                 completions.follow(loss)
             # A new shape is traced and compiled inside the call.
             shape = tuple(tuple(part.shape) for part in tf.nest.flatten(batch))
-            shapes.setdefault(shape, time.monotonic_ns() - received)
+            length_ns = time.monotonic_ns() - received
+            if shape in shapes:
+                usual.note(length_ns)
+            else:
+                shapes[shape] = length_ns
+                if len(shapes) == COMPILED_SIZES:
+                    meter.pause(usual.beyond_ns(length_ns))
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
     if any(class_of(each) == "ShuffleDataset" for each in pipelines(job.call.dataset)):
         job.metric(FILLING, filling_ns / 1e9 / max(1, meter.steps))
-    # One other shape is compiled once in the whole training, such as that of a short last batch.
-    if job.call.model.jit_compile and len(shapes) > 2:
+    if job.call.model.jit_compile and len(shapes) > COMPILED_SIZES:
         job.metric(RETRACING, sum(list(shapes.values())[1:]) / 1e9 / max(1, meter.steps))
 
 

@@ -29,6 +29,9 @@ LONGEST_WAIT_NS = 2_000_000_000
 # Windows of a fixed number of steps end early after this many times their planned length, so that slow models
 # finish a smoke run in seconds too.
 MAX_STRETCH = 10
+# XLA compiles for each size of a batch. A training has this many, because the last batch is short; for more, compiling
+# is part of the speed.
+COMPILED_SIZES = 2
 # A whole training is checked against its time limit after this many windows.
 PROJECTION_WINDOWS = 3
 

@@ -29,7 +29,7 @@ from workloads.driver.losses import Losses
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
-from workloads.driver.timing import Meter, UsualStep
+from workloads.driver.timing import COMPILED_SIZES, Meter, UsualStep
 from workloads.protocol import (
     ACCURACY,
     BETWEEN_EPOCHS,
@@ -61,8 +61,6 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
-# XLA compiles for each size of a batch: for more of them, that is part of their speed.
-_COMPILED_SIZES = 2
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -220,7 +218,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._steps += done
         new = samples not in self._sizes
         self._sizes.add(samples)
-        if new and batch > self._last and len(self._sizes) == _COMPILED_SIZES:
+        if new and batch > self._last and len(self._sizes) == COMPILED_SIZES:
             # As at the end of the first epoch: once only, for a short batch.
             self._meter.pause(self._usual.beyond_ns(time.monotonic_ns() - self._begun_ns))
         if batch <= self._last:
