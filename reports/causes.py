@@ -219,7 +219,7 @@ WORDS: Mapping[Cause, Words] = {
     ),
     Cause.RUN_EAGERLY: Words(
         "The model runs eagerly: Python executes each operation that is not in a tf.function, in every step.",
-        "compile without run_eagerly",
+        "compile without run_eagerly, if the Python of a step reads nothing that changes",
     ),
     Cause.CALLBACKS: Words(
         "Callbacks run around every batch; Keras waits for each step's results.",

@@ -154,7 +154,10 @@ def test_a_trials_folder_that_a_script_replaced_before_it_began_is_not_written_t
     own.symlink_to(elsewhere)
     bench.folder.announce(planned, bench.jobs[1].spec)
     assert (list(elsewhere.iterdir()), elsewhere.stat().st_mode & 0o777) == ([], 0o700)
-    assert (own.is_symlink(), own.stat().st_mode & 0o777) == (False, 0o777)
+    # Other users of the host can neither remove nor replace its files, and write nothing once the container is gone.
+    assert (own.is_symlink(), own.stat().st_mode & 0o7777) == (False, 0o1777)
+    bench.folder.settle("mlp.cpu")
+    assert bench.folder.trial(planned.id).out.lstat().st_mode & 0o7777 == 0o755
     assert (bench.folder.trial(planned.id).out / "spec.json").is_file()
 
 

@@ -148,7 +148,8 @@ class RunFolder:
         prepared = self.trial(planned.id).path / "prepared"
         write_atomic(prepared / "spec.json", text, mode=0o644)
         with on_disk(self.path):
-            prepared.chmod(0o777)  # the container's user writes to it
+            # The container's user writes to it; other users of the host can neither remove nor replace what is in it.
+            prepared.chmod(0o1777)
             remove_tree(session / planned.id)
             prepared.rename(session / planned.id)
         write_atomic(session / NEXT, planned.id, mode=0o644)
@@ -166,6 +167,7 @@ class RunFolder:
                 with suppress(OSError):
                     out.unlink()
                     own.rename(out)
+                    out.chmod(0o755)
         with suppress(OSError):
             remove_tree(folder)
             folder.parent.rmdir()
