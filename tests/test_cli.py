@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -414,3 +415,17 @@ class TestReport:
         assert "Try: " in done.err
         assert (tmp_path / "notes").read_text() == "mine"
         assert not (folder / "report.html").exists(), "nothing is written"
+
+
+def test_a_slow_reader_gets_the_whole_report(tmp_path):
+    run = write_run(tmp_path / "run", cpu_run()).path
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    command = [sys.executable, "-m", "harness", "report", str(run), "-f", "html", "-o", "-"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=writer) as process:
+        os.close(writer)
+        time.sleep(3)  # more than the pipe holds is written meanwhile
+        with os.fdopen(reader) as file:
+            page = file.read()
+    assert process.returncode == 0
+    assert len(page) > 1 << 17 and page.rstrip().endswith("</html>")

@@ -8,7 +8,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -158,6 +158,10 @@ def write_outputs(
             if path == STDOUT:
                 if sys.__stdout__ is None:
                     raise StoreError("Standard output is closed.", hint="Give the path of a file with --out.")
+                with suppress(
+                    OSError, ValueError
+                ):  # a pipe that does not wait for its reader would get a part
+                    os.set_blocking(sys.__stdout__.fileno(), True)
                 typer.echo(text, nl=False)
             elif path == target and _is_stream(path):
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
