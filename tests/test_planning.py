@@ -308,11 +308,14 @@ def test_sources_tell_what_changed(folder: Path) -> None:
 def test_large_folders_are_hashed_by_their_scripts_or_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_files(tmp_path, {"train.py": "1", "a/b.txt": "1", "__pycache__/x.pyc": "1", ".git/HEAD": "1"})
+    write_files(
+        tmp_path,
+        {"train.py": "1", "a/b.txt": "1", "__pycache__/x.pyc": "1", ".git/HEAD": "1", ".cache/x": "1"},
+    )
     (tmp_path / "a/link").symlink_to("/nowhere")
     os.mkfifo(tmp_path / "a/pipe")
     first = folder_sha256(tmp_path)
-    write_files(tmp_path, {"__pycache__/x.pyc": "2", ".git/HEAD": "2"})
+    write_files(tmp_path, {"__pycache__/x.pyc": "2", ".git/HEAD": "2", ".cache/x": "2"})
     assert folder_sha256(tmp_path) == first
     monkeypatch.setattr(catalogue, "MAX_BYTES", 1)
     write_files(tmp_path, {"a/b.txt": "22"})

@@ -206,7 +206,11 @@ def _files(folder: Path) -> Iterator[Path]:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in ("__pycache__", ".git"):
+                if entry.name not in (
+                    "__pycache__",
+                    ".git",
+                    ".cache",
+                ):  # .cache: of a script in the home folder
                     pending.append(path)
             elif _state(path):
                 yield path
