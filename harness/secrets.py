@@ -14,6 +14,7 @@ import tokenize
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from workloads.cells import left_out
 from workloads.hiding import (
     HIDDEN,
     PAIR,
@@ -37,21 +38,26 @@ _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*
 
 
 def secrets_in(script: str) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each text in a script that looks like a secret, "a text" or "a comment" without a name."""
-    tree = ast.parse(script)
-    for token in tokenize.generate_tokens(io.StringIO(script).readline):
-        if token.type == tokenize.COMMENT and _is_told(token.string):
-            yield token.start[0], "a comment"
+    """Yield line and name of each text in a script that looks like a secret.
+
+    Without a name it is "a text", "a comment", or "a line that is left out" of a notebook.
+    """
     names: dict[ast.Constant, str] = {}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(script)))
+    for node in nodes:
         for name, value in _named_texts(node):
             names |= dict.fromkeys(_literals(value), name)
-    for node in ast.walk(tree):
+    told = set[int]()
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             text = node.value if isinstance(node.value, str) else node.value.decode("utf-8", "replace")
             named = node in names and is_mixed(text) and names_secret(names[node], text)
             if named or _has_password(text) or SECRET_FORMATS.search(text):
+                told.add(node.lineno)
                 yield node.lineno, names.get(node, "") or "a text"
+    for token in tokenize.generate_tokens(io.StringIO(script).readline):
+        if token.type == tokenize.COMMENT and token.start[0] not in told and _is_told(token.string):
+            yield token.start[0], "a line that is left out" if left_out(token.string) else "a comment"
 
 
 def _has_password(text: str) -> bool:

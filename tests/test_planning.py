@@ -267,6 +267,12 @@ def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> Non
     assert (entry.workload.name, entry.workload.title, entry.path) == (name, file, tmp_path / file)
 
 
+def test_a_script_that_is_named_twice_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path, {"train.py": "STEPS = 1"})
+    monkeypatch.chdir(tmp_path)
+    assert names(select(["train.py", "./train.py", f"../{tmp_path.name}/train.py"])) == ["train"]
+
+
 def test_a_package_has_its_own_name(tmp_path: Path) -> None:
     files = [
         str(write_files(tmp_path, {f"{name}/__main__.py": ""}) / name / "__main__.py") for name in ("a", "b")

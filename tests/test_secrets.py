@@ -196,6 +196,14 @@ def test_secrets_in_a_script_are_found_with_their_lines() -> None:
     assert list(secrets_in(harmless)) == []
 
 
+def test_a_secret_in_a_line_that_is_left_out_is_told_once() -> None:
+    lines = (
+        f"os.environ['HF_TOKEN'] = '{TOKEN}'  # %env HF_TOKEN={TOKEN}",
+        f"# !pip a {TOKEN}  # left out by tfbench",
+    )
+    assert list(secrets_in("\n".join(lines))) == [(1, "HF_TOKEN"), (2, "a line that is left out")]
+
+
 def test_what_is_not_recorded_comes_from_the_shell() -> None:
     options = Options(
         environment={"A": "first", "TF_X": "1"},

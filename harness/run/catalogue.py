@@ -91,7 +91,7 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
         else:
             known = (entry.workload.name for entry in built_in())
             raise unknown("workload", name, (*known, "all", "the path of a script such as train.py"))
-    result = {entry.path.as_posix() + entry.workload.name: entry for entry in chosen}
+    result = {os.path.normpath(entry.path) + entry.workload.name: entry for entry in chosen}
     by_name: dict[str, Entry] = {}
     for entry in result.values():
         if by_name.setdefault(entry.workload.name, entry) is not entry:

@@ -22,6 +22,7 @@ from harness.run.prepare import git_commit
 from harness.run.resolve import Plan, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
+from harness.untrusted import printable
 
 
 def rerun_options(run: Run, here: Options) -> Options:
@@ -41,7 +42,8 @@ def rerun_options(run: Run, here: Options) -> Options:
         raise UsageError(
             f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
         )
-    scripts = {Path(name).name: str(Path(name).absolute()) for name in here.workloads}
+    # As those of a run are read.
+    scripts = {printable(Path(name).name): str(Path(name).absolute()) for name in here.workloads}
     names = options.workloads or [workload.name for workload in run.workloads]
     if others := scripts.keys() - {Path(name).name for name in names if name.endswith(SCRIPTS)}:
         raise UsageError(

@@ -188,7 +188,7 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return (
             "It is a path in the container: neither the script nor a library has made it. If it is on the host, add "
             f"--mount {named}. A script that finds files above its own folder runs as a module, -m FOLDER.NAME, from "
-            "the folder that has them."
+            "the folder that has them. To write there, make its folder first, or write beside the script."
             if missing
             else ""
         )
@@ -198,7 +198,10 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             "its files let others read them."
         )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
-        return f"Containers see the script's folder only: add --mount {error.filename}."
+        return (
+            "Containers see the script's folder only: write beside the script or to /tmp; to read it, add "
+            f"--mount {error.filename}."
+        )
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
         return (
             f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
