@@ -151,7 +151,7 @@ class DockerContainer:
         self._lost: BaseException | None = None
         self._ended = threading.Event()
         with self._call("get the container's process"):
-            pid = self._state()["Pid"]
+            pid = max(0, int(self._state()["Pid"] or 0))
         # None if it has already ended. psutil detects when the id is reused by another process.
         self._process: psutil.Process | None = None
         with suppress(psutil.NoSuchProcess):

@@ -136,7 +136,10 @@ class RunFolder:
                 remove_tree(path)
             own.mkdir(parents=True)
             folder.telemetry.mkdir(parents=True)
-            folder.out.symlink_to(os.path.relpath(own, folder.path))
+            try:
+                folder.out.symlink_to(os.path.relpath(own, folder.path))
+            except OSError as error:  # as on FAT
+                raise OSError(error.errno, f"{error.strerror} to make a link", str(folder.out)) from error
         return folder
 
     def announce(self, planned: PlannedTrial, spec: Spec) -> None:
