@@ -56,7 +56,7 @@ def secrets_in(script: str) -> Iterator[tuple[int, str]]:
                 told.add(node.lineno)
                 yield node.lineno, names.get(node, "") or "a text"
     for token in tokenize.generate_tokens(io.StringIO(script).readline):
-        if token.type == tokenize.COMMENT and token.start[0] not in told and _is_told(token.string):
+        if token.type == tokenize.COMMENT and token.start[0] not in told and _has_secret(token.string):
             yield token.start[0], "a line that is left out" if left_out(token.string) else "a comment"
 
 
@@ -64,7 +64,7 @@ def _has_password(text: str) -> bool:
     return (found := _PASSWORD.search(text)) is not None and not _PLACEHOLDER.fullmatch(found[1])
 
 
-def _is_told(comment: str) -> bool:
+def _has_secret(comment: str) -> bool:
     """Return whether a comment, such as a command of a notebook that is left out, has what looks like a secret."""
     pairs = PAIR.finditer(comment)
     named = any(is_mixed(each["value"]) and names_secret(each["name"], each["value"]) for each in pairs)

@@ -158,9 +158,8 @@ def write_outputs(
             if path == STDOUT:
                 if sys.__stdout__ is None:
                     raise StoreError("Standard output is closed.", hint="Give the path of a file with --out.")
-                with suppress(
-                    OSError, ValueError
-                ):  # a pipe that does not wait for its reader would get a part
+                # A pipe that does not wait for its reader would get a part.
+                with suppress(OSError, ValueError):
                     os.set_blocking(sys.__stdout__.fileno(), True)
                 typer.echo(text, nl=False)
             elif path == target and _is_stream(path):

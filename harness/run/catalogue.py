@@ -25,6 +25,8 @@ _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"
 # Limits of hashing a folder file by file.
 MAX_FILES, MAX_BYTES = 10_000, 1 << 30
+# Folders that change without a script; .cache is beside one in the home folder.
+_NOT_BESIDE = ("__pycache__", ".git", ".cache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +208,7 @@ def _files(folder: Path) -> Iterator[Path]:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in (
-                    "__pycache__",
-                    ".git",
-                    ".cache",
-                ):  # .cache: of a script in the home folder
+                if entry.name not in _NOT_BESIDE:
                     pending.append(path)
             elif _state(path):
                 yield path
