@@ -120,6 +120,7 @@ class TestUsageErrors:
             ("bench .", 2, ". is no Python script", ".py"),
             ("bench -- --lr", 2, "--lr is no workload", "--arg=--lr"),
             ("compare a= b", 2, "a= names no run", "NAME=PATH"),
+            (f"compare {'n' * 260}=none b=none", 6, "none does not exist", "runs/"),
             ("bench --metrics-file train.py", 2, "train.py", "train.prom"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
             ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -189,7 +190,7 @@ def _runs_to_compare(runs: Sequence[str], baseline: str | None) -> list[NamedRun
 def _parse_run(text: str) -> NamedRun:
     """Parse PATH, NAME=PATH or the name of a reference machine; an existing path may contain "="."""
     label, equals, path = text.partition("=")
-    if Path(text).exists():
+    if os.path.exists(text):  # noqa: PTH110 - Path.exists raises OSError for a long name
         return NamedRun(path=Path(text))
     if equals and label and not path:
         raise UsageError(
