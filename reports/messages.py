@@ -218,7 +218,7 @@ def banners(run: Run) -> Iterator[str]:
         if MODEL_ONLY in trial.left_out and not (trial.failed or trial.skipped)
     }
     for name, reason in parts.items():
-        yield f"{name} is not analysed, because its step cannot be run alone: {reason.rstrip('.')}."
+        yield f"{name} is not analysed, because its step cannot be compiled, or run alone: {reason.rstrip('.')}."
     failed = [
         trial
         for trial in run.trials

@@ -418,6 +418,15 @@ class TestReport:
         assert not (folder / "report.html").exists(), "nothing is written"
 
 
+def test_a_complete_run_is_reported_without_an_engine(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    folder = write_run(tmp_path / "run", cpu_run())
+    folder.close()
+    printed = tfbench("bench", "--resume", folder.path)
+    assert (printed.code, "already finished" in printed.err) == (0, True), printed.err
+    assert (folder.path / "report.html").exists()
+
+
 def test_a_slow_reader_gets_the_whole_report(tmp_path):
     run = write_run(tmp_path / "run", cpu_run()).path
     reader, writer = os.pipe()

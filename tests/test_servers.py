@@ -12,7 +12,7 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.engines import Container, ContainerSpec, Exit
-from harness.errors import Interrupted, StoreError
+from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.run import Run, Status, Trial
 from harness.options import Options
 from harness.run.plan import plan_trials
@@ -45,6 +45,7 @@ class Bench:
     def __init__(self, path: Path, *names: str) -> None:
         self.engine: FakeEngine = PromptEngine()
         self.folder = RunFolder(path)
+        self.progress = RecordingProgress()
         workloads = tuple(map(small_workload, names))
         planned = plan_trials(workloads, ("cpu",), PROFILE, dict.fromkeys(names, (BASELINE,)), {}, ((),))
         by_name = {
@@ -59,7 +60,7 @@ class Bench:
     def run(self, on_trial_end: Callable[[Trial], None] | None = None) -> tuple[Trial, ...]:
         runner = Runner(
             engine=self.engine, folder=self.folder, options=Options(rate_hz=0), profile=PROFILE, sources=list,
-            progress=RecordingProgress(), poll_s=0.001, on_trial_end=on_trial_end,
+            progress=self.progress, poll_s=0.001, on_trial_end=on_trial_end,
         )  # fmt: skip
         return runner.run(self.jobs)
 
@@ -126,6 +127,18 @@ def test_what_a_killed_harness_was_running_is_not_run_again_by_the_next_containe
     bench.run()
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
     assert [len(trial.windows) for trial in bench.read()] == [2, 2, 2]
+
+
+def test_a_container_that_the_engine_does_not_remove_is_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(container: FakeContainer) -> None:
+        raise EngineError("Cannot remove the container: device busy.", hint="")
+
+    monkeypatch.setattr(FakeContainer, "remove", refuse)
+    assert [trial.status for trial in bench.run()] == [Status.OK] * 3
+    (line,) = [line for line in bench.progress.lines if "is left" in line]
+    assert "device busy" in line
 
 
 def test_a_containers_user_can_read_its_trial_whatever_the_umask(bench: Bench) -> None:

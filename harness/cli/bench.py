@@ -67,6 +67,11 @@ def command(
     if resume_run:
         recorded = read_run(resume_run)
         _check_planned(standards, recorded.planned)
+        if recorded.ended and not any(trial.failed for trial in recorded.trials):
+            folder = RunFolder(resume_run)
+            with live_metrics(metrics_file, folder, recorded, progress):
+                finish(folder, (), progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
+            return
         if not is_own(identity(recorded.manifest), paths_here()):
             _ask(recorded, progress, allowed=yes)
         prepared = resume(resume_run, paths_here(), progress)
@@ -147,9 +152,25 @@ def measure(
         except Exception as error:  # must not hide why the run ended
             show_error(failure(error))
         raise
+    finish(prepared.folder, trials, progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
+
+
+def finish(
+    folder: RunFolder,
+    trials: Sequence[Trial],
+    progress: Terminal,
+    *,
+    fail_if_unhealthy: bool,
+    standards: Standards,
+) -> None:
+    """Write and print the report of a run that has ended, of which these trials ran now.
+
+    Raises:
+        TfbenchError: a trial failed, or (if asked) a health check did or a limit is not met.
+    """
     if not trials:
         progress.line("All trials had already finished; regenerating the report.")
-    analysis = _write_report(prepared.folder, standards)
+    analysis = _write_report(folder, standards)
     raise_for_trials({trial.id: trial for trial in trials})
     if fail_if_unhealthy:
         raise_for_health(analysis)

@@ -81,7 +81,7 @@ class Runner:
                 raise self._interrupted() from error
 
     def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
-        stopping, servers = Stopping(self.profile), Servers(self.engine, self.folder)
+        stopping, servers = Stopping(self.profile), Servers(self.engine, self.folder, self.progress)
         by_id = {job.planned.id: job for job in jobs}
         ended = {trial.id: trial for trial in self.folder.trials(job.planned for job in jobs)}
         pending = []

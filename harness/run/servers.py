@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from harness.engines import Container, ContainerSpec, Engine
 from harness.errors import INTERRUPTS, EngineError
 from harness.model.run import PlannedTrial
+from harness.progress import Progress
 from harness.run.store import RunFolder, session_of
 from workloads.protocol import began_line
 
@@ -24,6 +25,7 @@ class Servers:
 
     engine: Engine
     folder: RunFolder
+    progress: Progress
     _containers: dict[str, Container] = field(default_factory=dict)
 
     def clear(self, planned: PlannedTrial) -> None:
@@ -77,10 +79,13 @@ class Servers:
                 self.close(session)
 
     def _remove(self, session: str, container: Container) -> None:
-        """Kill and remove a container, ignoring errors of the engine."""
-        for end in (container.kill, container.remove):
-            with suppress(EngineError):
-                end()
+        """Kill and remove a container; an error of the engine is said, and loses nothing."""
+        with suppress(EngineError):
+            container.kill()
+        try:
+            container.remove()
+        except EngineError as error:
+            self.progress.line(f"A container is left, which the next run removes: {error.message}")
         self.folder.settle(session)
 
 
