@@ -13,6 +13,8 @@ VENV      := .venv
 BIN       := $(VENV)/bin
 TFBENCH   := $(BIN)/tfbench
 comma     := ,
+# Some tests wait for containers or a browser.
+WORKERS   := $(shell expr $$(nproc) + 1)
 empty     :=
 space     := $(empty) $(empty)
 split      = $(subst $(comma),$(space),$(1))
@@ -73,7 +75,7 @@ engine: ## install and start Docker if it is not running
 .PHONY: test
 test: lint ## run all tests; installs what they need, including a Docker Engine
 	@tests/install.sh
-	@$(BIN)/pytest --numprocesses auto --dist worksteal
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: quick
 quick: $(VENV)/installed-dev ## run the fast tests: no Docker, TensorFlow, browser or slow tests

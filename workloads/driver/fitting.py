@@ -207,7 +207,7 @@ def _prefetch(call: Call) -> str:
     if reason := _reads_training(call):
         return reason
     if kind := reads_on(call):
-        return f"Python in the pipeline reads on from, or writes to, a {kind} that outlives it, and would leave it further on."
+        return f"Python in the pipeline reads on from, or writes to, a {kind}, and would leave it further on."
     datasets = [*_datasets(call)]
     kinds = _kinds_in(datasets)
     reads = kinds & PYTHON or any(
