@@ -70,7 +70,7 @@ def command(
         if recorded.ended and not any(trial.failed for trial in recorded.trials):
             folder = RunFolder(resume_run)
             with live_metrics(metrics_file, folder, recorded, progress):
-                finish(folder, (), progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
+                _finish(folder, (), progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
             return
         if not is_own(identity(recorded.manifest), paths_here()):
             _ask(recorded, progress, allowed=yes)
@@ -152,10 +152,10 @@ def measure(
         except Exception as error:  # must not hide why the run ended
             show_error(failure(error))
         raise
-    finish(prepared.folder, trials, progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
+    _finish(prepared.folder, trials, progress, fail_if_unhealthy=fail_if_unhealthy, standards=standards)
 
 
-def finish(
+def _finish(
     folder: RunFolder,
     trials: Sequence[Trial],
     progress: Terminal,

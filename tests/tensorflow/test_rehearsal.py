@@ -42,13 +42,16 @@ def tried(drive):
 @pytest.mark.parametrize(
     ("then", "said"),
     [
+        ("assert WAITS", "AssertionError"),
         ("print('loss', 0.5 + WAITS)", 'prints "loss 0.5"; as written, "loss 1.5"'),
+        ("model.evaluate(x * (1 + 9 * WAITS), y)", "evaluate at train.py:"),
+        ("model.predict(x[: 8 + WAITS])", "returns other shapes: (8, 2), not (9, 2)"),
         ("model.fit(x[: 32 + 64 * WAITS], y[: 32 + 64 * WAITS], 8)", "steps 4; as written, 12"),
         ("if WAITS: open('made', 'w').close()", "does not write made"),
         ("WAITS or os.kill(os.getpid(), 9)", "SIGKILL"),
         ("if WAITS: model.predict(x)\nos._exit(3)", "1 calls"),
     ],
-)  # all that is compared is in tests/test_endings.py
+)
 def test_a_change_with_which_the_rest_differs_is_refused(tried, then, said):
     assert said in tried(then)
 
@@ -67,6 +70,7 @@ sys.stdout.close()
     "then",
     [
         f"{SAME}print(model.history.history['loss'][50])",
+        f"{SAME}os._exit(3)",
         "import sys\nsys.stdout = None\nmodel.predict(x, verbose=0)",
     ],
 )
