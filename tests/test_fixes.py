@@ -361,6 +361,11 @@ def test_a_model_class_of_the_script_is_not_plain() -> None:
     assert "many_steps" not in changed(plain() + "\nprint(model.optimizer.iterations)\n", "many-steps")
 
 
+def test_a_module_of_the_script_is_not_hidden() -> None:
+    text = f"import many_steps\n{plain()}"
+    assert changed(text, "many-steps") == text
+
+
 @pytest.mark.parametrize(
     ("samples", "most", "chosen"),
     [(19 * 32, 10, 1), (93 * 32, 10, 4), (1562 * 32 + 9, 10, 10), (1562 * 32, 50, 50), (4, 10, 0), (40, 50, 0),

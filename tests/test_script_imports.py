@@ -54,6 +54,13 @@ def test_what_keras_no_longer_has_is_said(tmp_path: Path) -> None:
     assert "Call fit," in str(raised.value.hint)
 
 
+def test_another_framework_is_named(tmp_path: Path) -> None:
+    text = "import torch\nfor batch in data:\n    model(batch).backward()\n"
+    with pytest.raises(UsageError, match="imports torch, and neither Keras nor TensorFlow"):
+        check_trains(tmp_path, tmp_path / "train.py", text)
+    assert is_refused(tmp_path / "train.py", f"import keras\n{text}")
+
+
 def test_the_script_that_another_one_starts_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         check_trains(

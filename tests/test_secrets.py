@@ -329,11 +329,22 @@ def test_hidden_values_are_found_in_dumps_of_several_rows(command: str, start: s
         assert left.startswith("first") and left.endswith("last")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
-def test_hidden_values_are_found_in_wide_characters(encoding: str) -> None:
-    content = "value-1a2b3c4d".encode(encoding)
-    for text in (content, content.decode("latin-1"), list(content), content.hex(), content.hex(" ")):
-        left = without(str(text), ["value-1a2b3c4d"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-16", "utf-32", "utf-32-be"])
+@pytest.mark.parametrize(
+    "value", ["value-1a2b3c4d", "Größe-1a2b3c4d", "\N{LATIN CAPITAL LETTER C WITH DOT ABOVE}1a2b3c4d"]
+)
+def test_hidden_values_are_found_in_wide_characters(encoding: str, value: str) -> None:
+    content = value.encode(encoding)
+    shown = "".join(f"\\{byte:o}" for byte in content)
+    texts = (
+        content.decode("latin-1"),
+        content.decode("utf-8", "replace"),
+        list(content),
+        content.hex(" "),
+        shown,
+    )
+    for text in (content, repr(str(content)), content.hex(), *texts):
+        left = without(str(text), [value])
         assert "***" in left and len(left) < 60, left
 
 

@@ -18,7 +18,7 @@ from harness.errors import StoreError
 from harness.model.run import PlannedTrial, Status, TelemetryGap, Trial
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
-from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
+from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, session_of, write_atomic
 from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
@@ -68,6 +68,27 @@ def test_trial_without_record_is_interrupted(folder):
     assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
     assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
     assert not run.ended
+
+
+def test_what_was_measured_is_kept_until_its_repetition_is_complete(folder):
+    planned = RUN.planned[0]
+    first = folder.open_trial(planned)
+    first.events.write_text("".join(good_events()[:-1]), encoding="utf-8")
+    folder.settle(session_of(planned.id))
+    measured = read_run(folder.path).trials[0]
+    assert measured.status is Status.INTERRUPTED and len(measured.windows) == 2
+    for status, message in ((Status.INTERRUPTED, "Interrupted."), (Status.FAILED, "No memory.")):
+        again = folder.open_trial(planned)
+        again.events.write_text(start_line(), encoding="utf-8")
+        assert read_run(folder.path).trials[0].windows == measured.windows, "also while nothing has ended"
+        folder.close_trial(trial_record(planned, status, message), "log")
+        folder.settle(session_of(planned.id))
+        (read,) = read_run(folder.path).trials
+        assert read.windows == measured.windows and read.status is Status.INTERRUPTED
+        assert read.message.endswith(f"Repeated, it measured less: {message}")
+    write_trial(folder, planned)
+    assert read_run(folder.path).trials[0].status is Status.OK
+    assert not folder.trial(planned.id).earlier.path.exists()
 
 
 def test_a_folder_that_was_moved_is_not_made_again(folder):

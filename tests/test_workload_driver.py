@@ -347,6 +347,22 @@ def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
     assert output_of(sys.executable, "-c", code).strip() == "None"
 
 
+def test_a_limit_of_processes_is_told(tmp_path: Path) -> None:
+    """The kernel counts what could not start; here, the script does."""
+    refused = tmp_path / "pids.events"
+    code = (
+        "import os, pathlib\nfrom workloads.driver import processes\n"
+        f"refused = pathlib.Path({str(refused)!r}); refused.write_text('max 3')\nprocesses._PIDS_FILES = (refused,)\n"
+        "def work(end): refused.write_text('max 4'); os.abort()\n"
+        "one = processes.Processes(['x'], iter(range(9)).__next__, 0, print)\n"
+        "print(one.run(work, '').sentence('baseline', ''))\n"
+        "print(one.run(lambda end: os.abort(), '').sentence('baseline', ''))"
+    )
+    limited, other = output_of(sys.executable, "-c", code).splitlines()
+    assert "SIGABRT, after it could start no more" in limited and limited.endswith("wait for those that end.")
+    assert "no more" not in other
+
+
 @pytest.mark.slow
 def test_a_container_that_stood_still_is_told() -> None:
     code = (

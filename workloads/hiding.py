@@ -30,9 +30,7 @@ _BETWEEN_HEX, _BETWEEN_OTHERS = (rf"(?:(?:\\[nt]|[^0-9a-z]){{{least},8}}|{_ROW})
 _BEFORE_HEX = "(?:0?x|u)?0{0,2}"
 # Between characters of a text that is broken into lines.
 _BROKEN = r"(?:\\[rn]|[\s\"'+])*"
-_ENCODINGS = ("utf-8", "utf-16-le", "utf-32-le")
-# What is between the characters of the wider ones, as such and shown.
-_BETWEEN_WIDE = ("\0", "\0" * 3, "\\x00", "\\x00" * 3)
+_ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 # Of a text with both kinds of quotes, repr puts a backslash before "'", which of a part alone it may not.
 _BOTH = "\"'"
 _QUOTES: tuple[Callable[[str], str], ...] = (
@@ -108,7 +106,7 @@ def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
     found = {form for line in lines for form in _quoted(line)}
     for text in _long(hidden):
-        found |= {text.lower(), text.upper(), *(between.join(text) for between in _BETWEEN_WIDE)}
+        found |= {text.lower(), text.upper()}
     return tuple(sorted(found, key=len, reverse=True))
 
 
@@ -122,12 +120,12 @@ def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
     Also of their encodings, which programs break into lines.
     """
-    patterns = []
+    patterns: list[str] = []
     for text in sorted(_long(hidden), key=len, reverse=True):
-        encoded = (text.encode(each, errors="replace").rstrip(b"\0") for each in _ENCODINGS)
+        encoded = (text.encode(each, errors="replace").strip(b"\0") for each in _ENCODINGS)
         for numbers in {*map(tuple, encoded), tuple(map(ord, text))}:
             dump = f"h?{_BETWEEN_HEX}{_BEFORE_HEX}".join(f"{number:x}" for number in numbers)
-            patterns.append(rf"{_BEFORE_HEX}{dump}h?{_END}")
+            patterns += (rf"{_BEFORE_HEX}{dump}h?{_END}", "".join(map(_shown, numbers)))
             for base in ("d", "o"):
                 others = f"{_BETWEEN_OTHERS}0{{0,2}}".join(f"{number:{base}}" for number in numbers)
                 patterns.append(rf"(?<!\d)0{{0,2}}{others}(?!\d){_END}")
@@ -136,6 +134,14 @@ def _in_pieces(hidden: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
             _BROKEN.join(map(re.escape, form)) for form in _encoded(text) if len(form) >= SHORTEST_OTHER
         )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+
+
+def _shown(number: int) -> str:
+    """Return a pattern of a byte as it is, as Python and shells show it, and of what replaces one that is no text."""
+    forms = [rf"\\*{re.escape(chr(number))}", rf"\\+x{number:02x}", rf"\\+0{{0,2}}{number:o}"]
+    forms += [rf"\\+{letter}" for letter, code in zip("tnr", b"\t\n\r", strict=True) if code == number]
+    forms += ["\N{REPLACEMENT CHARACTER}"] if number > 0x7F else []
+    return f"(?:{'|'.join(forms)})"
 
 
 def _escaped(character: str) -> str:

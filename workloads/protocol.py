@@ -160,6 +160,8 @@ PRIVATE = "TFBENCH_PRIVATE"
 # The variable with the file in which the driver notes what a script opens beside it, and a line of it for what it
 # cannot tell.
 OPENED, UNKNOWN = "TFBENCH_OPENED", "/"
+# Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
+NOT_READ = ("__pycache__", ".git")
 # That file, beside the events.
 OPENED_FILE = "opened.txt"
 # Environment variable: the folder where a container keeps the programs that XLA has compiled; see Spec.keeps_programs.

@@ -23,7 +23,7 @@ from harness.errors import EngineError, GpuError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.platform import ImageInfo
-from harness.model.run import Run
+from harness.model.run import Run, Status
 from harness.options import OPTIONS, Options
 from harness.paths import Paths, paths_here
 from harness.run.prepare import prepare
@@ -68,7 +68,8 @@ def command(
     recorded = open_run(path)
     manifest = recorded.manifest
     named = f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
-    ran = f"{len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
+    complete = sum(trial.status is Status.OK for trial in recorded.trials)
+    ran = f"{complete} of {len(recorded.planned)} planned trials are complete."
     _print_line(progress, f"{named}{manifest.commit or 'unknown'}: {ran}")
     options = rerun_options(recorded, replace(options, workloads=tuple(scripts or ())))
     requested = requested_resources(recorded, options)

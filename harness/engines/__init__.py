@@ -80,7 +80,7 @@ class ContainerSpec:
     cpus: str = ""
     cpu_quota: float | None = None
     memory_bytes: int | None = None
-    pids: int | None = 4096
+    pids: int | None = 16_384
     gpu: GpuAccess | None = None
     network: bool = False
 

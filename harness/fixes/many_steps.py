@@ -37,7 +37,7 @@ def edits(source: Source) -> Sequence[Edit]:
     if (
         used & _COUNTED
         or fits_again(source)
-        or source.binds("per_call", "shuffled", "steps_per_call", "train_many_steps")
+        or source.binds("many_steps", "per_call", "shuffled", "steps_per_call", "train_many_steps")
     ):
         return []
     return [

@@ -20,13 +20,14 @@ from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Beside, FileState, W
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 from workloads.cells import NOTEBOOK
+from workloads.protocol import NOT_READ
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"
 # Limits of hashing a folder file by file.
 MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 # Folders that change without a script; .cache is beside one in the home folder.
-_NOT_BESIDE = ("__pycache__", ".git", ".cache")
+_NOT_BESIDE = (*NOT_READ, ".cache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

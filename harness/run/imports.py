@@ -33,6 +33,9 @@ _CALLS = {
     "run_path",
     "run_module",
 }
+# Other frameworks, which train without TensorFlow.
+_OTHERS = {"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "jax", "flax", "optax"}
+_KERAS = {"keras", "tensorflow", "tf_keras"}
 # What runs the script in the container.
 _PACKAGE = "workloads"
 _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
@@ -123,8 +126,14 @@ def distributions(root: Path, path: Path, text: str) -> list[str]:
 def check_trains(root: Path, path: Path, text: str) -> None:
     """Raise UsageError if a script certainly makes no call that can be measured, and marks no steps."""
     texts = (text, *neighbours(root, path, text).values())
-    if _MARK.search(text) or foreign(root, path, text) - _PASSIVE or any(map(_may_train, texts)):
+    if _MARK.search(text) or foreign(root, path, text) - _PASSIVE - _OTHERS or any(map(_may_train, texts)):
         return
+    imported = _imported(root, path, text)
+    if (others := imported & _OTHERS) and not imported & _KERAS:
+        raise UsageError(
+            f"{path.name} imports {' and '.join(sorted(others))}, and neither Keras nor TensorFlow.",
+            hint="Give a script that trains with Keras or TensorFlow: these are what tfbench measures.",
+        )
     for former in filter(None, map(_FORMER.search, texts)):
         raise UsageError(
             f"{path.name} calls {former[1]}_generator, which Keras 3 does not have.",

@@ -4,7 +4,8 @@
     plan.json       workload declarations and the trials in order
     beside.json     the files beside the user's scripts at the start (Beside)
     trials/<id>/    out/spec.json, out/events.jsonl, out/opened.txt (written by the container), log.txt,
-                    telemetry/<source>-<device>.csv; trial.json is written when the trial has ended
+                    telemetry/<source>-<device>.csv; trial.json is written when the trial has ended;
+                    earlier/ has these of a trial that was cut short, until its repetition is complete
     containers/<workload>.<device>/   while such a container serves trials: what it writes to, where each `out` leads
     sbom-*.cdx.json what the images contain
     health.json     state of GPUs and host before and after the run
@@ -81,6 +82,21 @@ class TrialFolder:
         """The record written when the trial has ended."""
         return self.path / "trial.json"
 
+    @property
+    def earlier(self) -> TrialFolder:
+        """The folder of what the trial measured when it was cut short before."""
+        return TrialFolder(path=self.path / "earlier")
+
+    def files(self) -> list[Path]:
+        """Return what the trial consists of, without what it measured earlier."""
+        plain = self.path.is_dir() and not self.path.is_symlink()
+        return [each for each in self.path.iterdir() if each != self.earlier.path] if plain else []
+
+    @property
+    def measured(self) -> int:
+        """Number of windows that the trial has measured."""
+        return len(read_log(self.events).windows)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -127,12 +143,20 @@ class RunFolder:
         return self.path / "containers" / session_of(trial_id)
 
     def open_trial(self, planned: PlannedTrial) -> TrialFolder:
-        """Create a trial's folders, replacing old ones."""
+        """Create a trial's folders; of what was measured there before, most is kept until this one is complete."""
         self._require()
         folder, own = self.trial(planned.id), self.session(planned.id) / planned.id
         refuse_links(folder.path.parent, own.parent.parent, own.parent)
         with on_disk(self.path):
-            for path in (folder.path, own):
+            if folder.path.is_symlink():
+                folder.path.unlink()
+            if folder.measured > folder.earlier.measured:
+                files = folder.files()
+                remove_tree(folder.earlier.path)
+                folder.earlier.path.mkdir()
+                for path in files:
+                    path.rename(folder.earlier.path / path.name)
+            for path in (*folder.files(), own):
                 remove_tree(path)
             own.mkdir(parents=True)
             folder.telemetry.mkdir(parents=True)
@@ -181,6 +205,8 @@ class RunFolder:
         folder = self.trial(trial.id)
         write_atomic(folder.path / "log.txt", log)
         write_json(folder.record, {name: getattr(trial, name) for name in _RECORD_FIELDS})
+        if trial.status is Status.OK:
+            remove_tree(folder.earlier.path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -409,10 +435,16 @@ def check_workloads(planned: Sequence[PlannedTrial], workloads: Iterable[Workloa
 
 def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     try:
-        return _read_valid_trial(folder, planned)
+        trial = _read_valid_trial(folder, planned)
     except _READ_ERRORS as error:
         message = f"The trial's files are damaged: {_reason(error)}. Repeat it with `tfbench bench --resume`."
-        return planned.trial(Status.BAD_EVENTS, message)
+        trial = planned.trial(Status.BAD_EVENTS, message)
+    with suppress(*_READ_ERRORS):
+        earlier = _read_valid_trial(folder.earlier, planned)
+        if len(earlier.windows) > len(trial.windows):
+            message = f"{earlier.message} Repeated, it measured less: {trial.message}"
+            return replace(earlier, message=message)
+    return trial
 
 
 def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:

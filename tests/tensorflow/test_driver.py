@@ -1,13 +1,16 @@
 import itertools
+from dataclasses import asdict
 
 import pytest
 
+from harness.fixes import fixes_for
 from tests.conftest import ROOT
 from tests.tensorflow.texts import FIT, HEAD, piped
 from workloads.protocol import ACCURACY, BATCH_BYTES, BETWEEN_EPOCHS, NO_GPU_EXIT, SAMPLES_TRAINED
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
+    FIXES,
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
@@ -104,6 +107,16 @@ def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arra
     assert done.metric(BASELINE, "training_s") > 0
     assert "scored True" in done.log
     assert len(done.of("window", variant=MODEL_ONLY)) == 2
+
+
+def test_only_a_whole_training_tells_what_a_whole_one_reaches(drive):
+    """The code as written is read again, briefly, beside a change."""
+    text = f"{HEAD}m = made()\nm.fit(x, y, 8, 3)\nm.evaluate(x, y)\n"
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:xla"}
+    done = drive(text, variants=[BASELINE, FIXES], fixes=fixes, full=True)
+    assert len(done.of("reading", variant=BASELINE)) > 1
+    assert len(done.of("metric", variant=BASELINE, name=SAMPLES_TRAINED)) == 1
+    assert len(done.of("metric", variant=BASELINE, name="accuracy")) <= 1
 
 
 def test_the_example_runs_with_its_stages(drive, arrays):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from workloads.driver.processes import most_processes
 from workloads.protocol import distribution, text_of
 
 # What follows the name of a script that uses Keras 2.
@@ -129,7 +130,7 @@ def _of_machine(error: BaseException, text: str) -> str:
         )
     if "can't start new thread" in text or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
         return (
-            f"Processes and threads are limited{_most_processes()}: start fewer, or wait for those that end."
+            f"Processes and threads are limited{most_processes()}: start fewer, or wait for those that end."
         )
     # Pipes to its own processes break too.
     connects = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
@@ -217,14 +218,6 @@ def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
     path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
     parts = [folder / part for folder in folders for part in (*reversed(path.parents), path)]
     return next((part for part in parts if part.is_symlink() and not os.path.exists(part)), None)  # noqa: PTH110
-
-
-def _most_processes() -> str:
-    """Return the limit of the container's processes and threads as the end of a phrase; "" if none can be read."""
-    for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/pids"):
-        with suppress(OSError, ValueError):
-            return f" to {int(Path(folder, 'pids.max').read_text(encoding='ascii')):,}"
-    return ""
 
 
 def _raised_in(error: BaseException) -> list[str]:

@@ -65,7 +65,7 @@ def custom_loop(job: Job) -> None:
     batches = _endless(job.call.dataset)
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
-    usual = UsualStep()
+    usual = UsualStep(COMPILED_SIZES)
     between_ns = filling_ns = 0
     with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
@@ -92,8 +92,7 @@ def custom_loop(job: Job) -> None:
                 usual.note(length_ns)
             else:
                 shapes[shape] = length_ns
-                if len(shapes) == COMPILED_SIZES:
-                    meter.pause(usual.beyond_ns(length_ns))
+                meter.pause(usual.compiled_ns(length_ns))
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
     if any(class_of(each) == "ShuffleDataset" for each in pipelines(job.call.dataset)):

@@ -216,9 +216,8 @@ class MarkedSteps:
         self._prove = prove
         self._end = end
         self._began_ns = self._last_ns = job.meter.clock()
-        self._usual = UsualStep()
+        self._usual = UsualStep(_MOST_TRACED)
         self._traces = False
-        self._traced = 0
         self.done = False
 
     @contextmanager
@@ -281,9 +280,8 @@ class MarkedSteps:
         length_ns = meter.clock() - self._last_ns
         if not self._traces:
             self._usual.note(length_ns)
-        elif self._traced < _MOST_TRACED:
-            self._traced += 1
-            meter.pause(self._usual.beyond_ns(length_ns))
+        else:
+            meter.pause(self._usual.compiled_ns(length_ns))
         if not meter.tick(1, samples):
             self._end()
         self._next()

@@ -45,7 +45,10 @@ _PLACE = re.compile(rf'File "[^"\n]*/{SCRATCH}[^/"\n]+/([^"\n]+)", line (\d+)')
 _FINISHED = "finished"
 # Files with a counter of processes killed for memory: of the container, else of the host.
 _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
+# Files with a counter of processes and threads that could not start because of the container's limit.
+_PIDS_FILES = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
 _EXITED = "the process exited with code"
+_LIMITED = ", after it could start no more processes and threads: they are limited"
 
 # Ends a process whose work is done.
 End = Callable[[], NoReturn]
@@ -67,10 +70,16 @@ class Death:
     at: tuple[str, int] | None
     began: bool
 
-    def sentence(self, variant: str, place: str) -> str:
-        """Return what happened while `variant` was measured ("" for before) at a place, with what to try."""
+    def sentence(self, variant: str, place: str, *, measured: bool = False) -> str:
+        """Return what happened while `variant` was measured ("" for before) at a place, with what to try.
+
+        Args:
+            measured: whether all of the variant had been measured by then.
+        """
         reading = f" in a reading of {variant}" if variant else " before it was measured"
         where = f", at {place}" if place else ""
+        if measured and self.kind == STALLED:
+            return f"{self.how[0].upper()}{self.how[1:]} after its measurement{where}. No reading is lost."
         advice = {
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
             STALLED: "Raise --stall to wait longer.",
@@ -82,6 +91,8 @@ class Death:
                 "If the script ends its own process, by os._exit or as the parent of os.fork, leave that out; else see "
                 "log.txt for its last output."
             )
+        if _LIMITED in self.how:
+            advice = "Start fewer, or wait for those that end."
         if signal.SIGBUS.name in self.how:
             advice = (
                 "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
@@ -129,7 +140,8 @@ class Processes:
     def _run(self, work: Callable[[End], None], task: str) -> Death | None:
         # In memory, because a script may fill its disk.
         with os.fdopen(os.memfd_create("trace"), "w+", encoding="utf-8", errors="replace") as trace:
-            before, kills, files = self._progress(), _oom_kills(), _private_files()
+            before, files = self._progress(), _private_files()
+            kills, refusals = _counter(_OOM_FILES, "oom_kill"), _counter(_PIDS_FILES, "max")
             if self._forks:
                 pid = _fork(work, trace.fileno())
             else:
@@ -151,7 +163,7 @@ class Processes:
         code = os.waitstatus_to_exitcode(status)
         began = self._progress() > before
         kind = STALLED if how.startswith("no event") else DIED
-        if not how and code == -signal.SIGKILL and _oom_kills() > kills:
+        if not how and code == -signal.SIGKILL and _counter(_OOM_FILES, "oom_kill") > kills:
             kind, how = OUT_OF_MEMORY, "the process was killed because memory ran out"
         if code == FILES_LIMITED_EXIT:
             how = "the size of files is limited (RLIMIT_FSIZE), so nothing could be written"
@@ -159,6 +171,8 @@ class Processes:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
             how = f"{_EXITED} {code}"
+        if kind == DIED and _counter(_PIDS_FILES, "max") > refusals:
+            how += f"{_LIMITED}{most_processes()}"
         return Death(kind=kind, how=how, at=at, began=began)
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
@@ -290,14 +304,23 @@ def _remove(paths: Iterable[Path]) -> None:
                 path.unlink()
 
 
-def _oom_kills() -> int:
-    for name in _OOM_FILES:
+def most_processes() -> str:
+    """Return the limit of the container's processes and threads as the end of a phrase; "" if none can be read."""
+    for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/pids"):
+        with suppress(OSError, ValueError):
+            return f" to {int(Path(folder, 'pids.max').read_text(encoding='ascii')):,}"
+    return ""
+
+
+def _counter(files: Iterable[str], key: str) -> int:
+    """Return the value of a key in the first of some files that has it; 0 if none has."""
+    for name in files:
         try:
             rows = [line.split() for line in Path(name).read_text(encoding="ascii").splitlines()]
         except OSError:
             continue
         for row in rows:
-            if row[0] == "oom_kill":
+            if row[0] == key:
                 return int(row[1])
     return 0
 

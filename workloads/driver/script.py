@@ -34,14 +34,12 @@ from typing import Any
 from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
+from workloads.protocol import NOT_READ, OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
 # Bytes beside a script that are copied, of at least 2 GiB for all its variants.
 _MOST_COPIED = 32 << 20
-# Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
-_NOT_READ = ("__pycache__", ".git")
 # linux/inotify.h
 _IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
 # Python has imported these before it runs a script: it finds no neighbour of such a name.
@@ -301,7 +299,7 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                         and not f"{root}{os.sep}".startswith(f"{path.rstrip(os.sep)}{os.sep}")
                     )
                     through = followed | {path}
-                if entry.is_dir() and entry.name in _NOT_READ:
+                if entry.is_dir() and entry.name in NOT_READ:
                     continue
                 if entry.is_dir() and inside and os.access(path, os.R_OK | os.X_OK):
                     link.mkdir()

@@ -50,9 +50,15 @@ def settled(blocks: list[float]) -> bool:
 
 
 class UsualStep:
-    """How long most steps take, to tell what one of them does beyond that."""
+    """How long most steps take, to tell what one of them does beyond that.
 
-    def __init__(self) -> None:
+    Args:
+        most: number of steps that trace or compile whose excess is left out; with more, it is part of the speed.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._compiled = 0
         self._lengths_ns: deque[int] = deque(maxlen=64)
 
     def note(self, length_ns: int) -> None:
@@ -62,6 +68,11 @@ class UsualStep:
     def beyond_ns(self, length_ns: int) -> int:
         """Return by how much a step is longer than most; 0 if there are no others."""
         return max(0, round(length_ns - median(self._lengths_ns))) if self._lengths_ns else 0
+
+    def compiled_ns(self, length_ns: int) -> int:
+        """Return what to leave out of a step that traces or compiles."""
+        self._compiled += 1
+        return self.beyond_ns(length_ns) if self._compiled <= self._most else 0
 
 
 @dataclass

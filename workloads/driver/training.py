@@ -113,7 +113,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._validations_ns: list[int] = []
         self._starts_epoch = True
         # Of steps inside an epoch.
-        self._usual = UsualStep()
+        self._usual = UsualStep(COMPILED_SIZES)
         self._sizes: set[int] = set()
         self._epoch_loss: float | None = None
         self._trained = self._trained_before = keras_model.iterations(call.model)
@@ -216,11 +216,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
         self._steps += done
-        new = samples not in self._sizes
-        self._sizes.add(samples)
-        if new and batch > self._last and len(self._sizes) == COMPILED_SIZES:
-            # As at the end of the first epoch: once only, for a short batch.
-            self._meter.pause(self._usual.beyond_ns(time.monotonic_ns() - self._begun_ns))
+        if samples not in self._sizes:
+            self._sizes.add(samples)
+            compiled_ns = self._usual.compiled_ns(time.monotonic_ns() - self._begun_ns)
+            # At the end of an epoch, `_end_epoch` has left it out.
+            self._meter.pause(compiled_ns if batch > self._last else 0)
         if batch <= self._last:
             if self._steps == self._steps_before or self._short_epochs > 1:
                 raise ScriptError(
@@ -289,7 +289,8 @@ def as_written(job: Job, call: Call) -> Any:
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())
-    job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
+    if not job.beside_whole:
+        job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
     steps, epochs = boundaries.steps_per_epoch, boundaries.epochs_ended
     if boundaries.between_epochs_s is None:
         timed = call.trains and job.spec.evaluate and measures_speed(job.variant)
@@ -623,6 +624,8 @@ class _OverError(Exception):
 
 def evaluate(job: Job, call: Call, arguments: Mapping[str, Any]) -> None:
     """Measure accuracy with the arguments of the script's own evaluate, after as many samples as the baseline."""
+    if job.beside_whole:
+        return
     began, model = job.meter.clock(), call.model
     call.use_early_weights()
     given = {**arguments, "verbose": 0, "return_dict": True, "steps": arguments.get("steps")}

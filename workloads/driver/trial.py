@@ -151,12 +151,13 @@ class Trial:
         """Record what a death has cost; return the variants that are still to be measured."""
         script = self._spec.scripts.get(running) or self._spec.scripts.get(BASELINE)
         text = script.text if script else ""
-        reason = death.sentence(running, place(death.at[0], text, death.at[1]) if death.at else "")
+        where = place(death.at[0], text, death.at[1]) if death.at else ""
+        reason = death.sentence(running, where)
         lost = [running] if running in pending else [each for each in pending if not results.settled(each)]
         for variant in lost:
             if results.settled(variant):
                 # Its windows stand; only the rest of it is missing.
-                self._events.warning(f"{variant}: {reason}")
+                self._events.warning(f"{variant}: {death.sentence(running, where, measured=True)}")
             else:
                 self._events.left_out(variant, reason)
                 if variant == BASELINE or BASELINE not in self._spec.variants:
