@@ -442,8 +442,9 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     with suppress(*_READ_ERRORS):
         earlier = _read_valid_trial(folder.earlier, planned)
         if len(earlier.windows) > len(trial.windows):
-            message = f"{earlier.message} Repeated, it measured less: {trial.message}"
-            return replace(earlier, message=message)
+            interrupted = trial.status is Status.INTERRUPTED
+            told = "" if interrupted else f" Repeated, it measured less: {trial.message}"
+            return replace(earlier, message=f"{earlier.message}{told}")
     return trial
 
 
