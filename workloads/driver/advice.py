@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workloads.driver.processes import most_processes
+from workloads.driver.processes import start_fewer
 from workloads.protocol import distribution, text_of
 
 # What follows the name of a script that uses Keras 2.
@@ -129,9 +129,7 @@ def _of_machine(error: BaseException, text: str) -> str:
             "would ask for."
         )
     if "can't start new thread" in text or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
-        return (
-            f"Processes and threads are limited{most_processes()}: start fewer, or wait for those that end."
-        )
+        return start_fewer()
     # Pipes to its own processes break too.
     connects = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
     if (

@@ -48,7 +48,6 @@ _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_
 # Files with a counter of processes and threads that could not start because of the container's limit.
 _PIDS_FILES = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
 _EXITED = "the process exited with code"
-_LIMITED = ", after it could start no more processes and threads: they are limited"
 
 # Ends a process whose work is done.
 End = Callable[[], NoReturn]
@@ -63,12 +62,14 @@ class Death:
         how: a clause such as "the process was killed by SIGABRT".
         at: the file and line of the script that it was executing; None if unknown.
         began: whether it had begun its work.
+        refused: whether it could not start a process or a thread, because of their limit.
     """
 
     kind: str
     how: str
     at: tuple[str, int] | None
     began: bool
+    refused: bool = False
 
     def sentence(self, variant: str, place: str, *, measured: bool = False) -> str:
         """Return what happened while `variant` was measured ("" for before) at a place, with what to try.
@@ -91,8 +92,8 @@ class Death:
                 "If the script ends its own process, by os._exit or as the parent of os.fork, leave that out; else see "
                 "log.txt for its last output."
             )
-        if _LIMITED in self.how:
-            advice = "Start fewer, or wait for those that end."
+        if self.refused:
+            advice = start_fewer()
         if signal.SIGBUS.name in self.how:
             advice = (
                 "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
@@ -171,9 +172,8 @@ class Processes:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
             how = f"{_EXITED} {code}"
-        if kind == DIED and _counter(_PIDS_FILES, "max") > refusals:
-            how += f"{_LIMITED}{most_processes()}"
-        return Death(kind=kind, how=how, at=at, began=began)
+        refused = kind == DIED and _counter(_PIDS_FILES, "max") > refusals
+        return Death(kind=kind, how=how, at=at, began=began, refused=refused)
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
         """Wait for a process to end, and kill it if it stalls; return its wait status and why it was killed."""
@@ -304,12 +304,13 @@ def _remove(paths: Iterable[Path]) -> None:
                 path.unlink()
 
 
-def most_processes() -> str:
-    """Return the limit of the container's processes and threads as the end of a phrase; "" if none can be read."""
-    for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/pids"):
+def start_fewer() -> str:
+    """Return what to do if a process or a thread cannot be started, with the container's limit if it can be read."""
+    most = ""
+    for folder in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):
         with suppress(OSError, ValueError):
-            return f" to {int(Path(folder, 'pids.max').read_text(encoding='ascii')):,}"
-    return ""
+            most = f" to {int(Path(folder, 'pids.max').read_text(encoding='ascii')):,}"
+    return f"Processes and threads are limited{most}: start fewer, or wait for those that end."
 
 
 def _counter(files: Iterable[str], key: str) -> int:
