@@ -265,7 +265,7 @@ def test_options_contain_only_supported_limits():
         assert (request["Driver"], request["DeviceIDs"]) == wanted
     for name in ("x\udcff", "x\x01"):
         mount = Mount(container=FILE_DIR, host=Path("/", name))
-        with pytest.raises(EngineError, match="cannot be printed") as raised:
+        with pytest.raises(UsageError, match="cannot be printed") as raised:
             host_options(SPEC, DAEMON, identity, (mount,))
         assert raised.value.message.isprintable()
 

@@ -247,6 +247,18 @@ def test_a_report_cannot_have_a_library_built_on_the_host(tmp_path):
     assert not (hostile / RAN).exists()
 
 
+def test_libraries_of_others_are_not_asked_for_before_consent(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "file:///nowhere")
+    run = with_options(replace(OPTIONS, packages=("evilpkg",)))
+    run = replace(run, manifest=replace(run.manifest, commit="0" * 40))
+    for arguments, reason in (((), "looked up with --yes"), (("--yes",), "pip finds no wheel of evilpkg")):
+        printed = rerun(tmp_path, run, "--check", *arguments)
+        said = " ".join(printed.err.split())
+        assert printed.code == 0 and "The run uses --with evilpkg" in said
+        assert f"Images are not compared: {reason}" in said or reason in said.partition("Images are not")[2]
+        assert "Differs here:" in said and "image" not in said.partition("Differs here:")[2]
+
+
 class Lines(Silent):
     """Keeps the lines."""
 

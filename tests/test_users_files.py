@@ -17,7 +17,7 @@ from harness.engines import FILE_DIR, OUT_DIR, WORKLOADS_DIR, Engine, Mount
 from harness.engines.container_settings import with_inner
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
-from harness.errors import EngineError
+from harness.errors import UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.platform import ImageInfo
 from harness.paths import paths_here
@@ -376,13 +376,13 @@ def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest
     (home / "up").symlink_to("..")
     engine = LocalEngine(protects=False)
     engine.require_safe([home], [])
-    with pytest.raises(EngineError, match="--mount"):
+    with pytest.raises(UsageError, match="--mount"):
         engine.require_safe([home], [tmp_path])
     with (home / "large").open("wb") as file:
         file.truncate(COPIED_BYTES)
     with (tmp_path / "more").open("wb") as file:
         file.truncate(1)
-    with pytest.raises(EngineError, match="more than"):
+    with pytest.raises(UsageError, match="more than"):
         engine.require_safe([home], [])
     LocalEngine(protects=True).require_safe([home], [tmp_path])
 

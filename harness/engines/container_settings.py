@@ -19,7 +19,7 @@ from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES, TMP_BYTES, TMP_SHAR
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
-from harness.errors import EngineError
+from harness.errors import EngineError, UsageError
 from harness.secrets import searched
 from harness.untrusted import printable
 from workloads.hiding import names_secret, without, without_secrets
@@ -170,17 +170,17 @@ def init_source() -> str:
     return Path(__file__).with_name("container_init.py").read_text(encoding="utf-8")
 
 
-def check_mountable(folder: Path) -> str:
+def check_mountable(folder: Path, hint: str = "Rename it.") -> str:
     """Return a folder's absolute path, as engines want it.
 
     Raises:
-        EngineError: engines cannot mount it.
+        UsageError: engines cannot mount it.
     """
     source = str(folder.absolute())
     if (name := printable(source)) != source:
-        raise EngineError(
+        raise UsageError(
             f"Container engines cannot mount {name}: its name has characters that cannot be printed.",
-            hint="Rename the folder, or choose another one with --out or TFBENCH_CACHE.",
+            hint=hint,
         )
     return source
 

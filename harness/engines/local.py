@@ -29,7 +29,7 @@ from harness.engines import FILE_DIR, LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container_settings import NO_GPU, init_source, shown
 from harness.engines.docker import oom_kills
 from harness.engines.owner import current_owner, owner_has_ended
-from harness.errors import EngineError
+from harness.errors import EngineError, UsageError
 from harness.model.platform import EngineInfo
 from harness.untrusted import remove_tree
 
@@ -78,11 +78,11 @@ class LocalEngine:
         self._started: set[psutil.Process] = set()
 
     def require_safe(self, folders: Iterable[Path], mounts: Iterable[Path]) -> None:
-        """Raise EngineError if scripts in these folders, with these mounts, could write to the user's files."""
+        """Raise UsageError if scripts in these folders, with these mounts, could write to the user's files."""
         if self.protects:
             return
         for path in mounts:
-            raise EngineError(
+            raise UsageError(
                 f"This system does not let tfbench make --mount {path} read-only: it allows no namespaces.",
                 hint="Use --engine docker, or copy what the script reads into its folder and leave --mount out.",
             )
@@ -228,7 +228,7 @@ def _files_to_copy(source: Path) -> Iterator[tuple[Path, str]]:
     """Yield the folders and files below a folder, through links, and their names in it.
 
     Raises:
-        EngineError: they are too large.
+        UsageError: they are too large.
     """
     room, number = COPIED_BYTES, 0
     pending = [(source, "", frozenset([os.path.realpath(source)]))]
@@ -256,7 +256,7 @@ def _files_to_copy(source: Path) -> Iterator[tuple[Path, str]]:
                 number += 1
                 yield path, name
             if room < 0 or number > COPIED_FILES:
-                raise EngineError(
+                raise UsageError(
                     f"{source} has more than {COPIED_BYTES >> 20} MiB or {COPIED_FILES:,} files. Scripts run beside a "
                     "copy of their folder, because this system allows no namespaces.",
                     hint="Use --engine docker, or move the script to a folder with only what it reads.",

@@ -111,7 +111,10 @@ def prepare(
             _look_at(entry, progress)
     engine = _connect(plan.options.engine, progress)
     if isinstance(engine, DockerEngine):
-        check_mountable(plan.options.out)
+        check_mountable(plan.options.out, "Rename it, or choose another folder with --out.")
+        check_mountable(paths.cache, "Rename it, or choose another folder with TFBENCH_CACHE.")
+        for folder in (*(entry.folder for entry in plan.entries), *plan.options.mounts):
+            check_mountable(folder)
     engine.remove_stale()
     remove_abandoned(paths.cache)
     plan = _with_packages(plan, paths, progress, local=not isinstance(engine, DockerEngine))

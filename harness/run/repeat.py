@@ -121,29 +121,34 @@ def requested_options(options: Options) -> Mapping[str, str]:
     return {option.flag: option.text(value).replace("\n", "\\n") for option, value in asked.items()}
 
 
-def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo]) -> Run:
+def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo] | None) -> Run:
     """Return the run as it would be on this host; unknown fields, such as data and engine, are empty.
 
     Args:
-        images: target -> image that the engine has; of others only the lock is known.
+        images: target -> image that the engine has; of others only the lock is known. None if nothing is known.
     """
     entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images", packages=options.packages)
-    if options.packages:
+    if options.packages and images is not None:
         for image in run.manifest.images:
             recipes.resolve(image.target, paths.cache, Silent())
+
+    def here(image: ImageInfo) -> ImageInfo:
+        lock = "" if images is None else recipes.lock_sha256(image.target)
+        return replace(image, base="", lock_sha256=lock, digest="", contents="")
+
+    known = images or {}
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         engine=EngineInfo(name="", version="", isolated=options.engine != LOCAL),
         images=tuple(
-            images.get(image.target)
-            or replace(image, base="", lock_sha256=recipes.lock_sha256(image.target), digest="", contents="")
+            known.get(image.target) or here(image)
             for image in run.manifest.images
-            if image.target not in options.images or image.target in images
+            if image.target not in options.images or image.target in known
         ),
         data=(),
         gpus=gpus,

@@ -336,7 +336,7 @@ def _parsed(text: str, path: Path) -> ast.Module:
             reason, where = printable(error.msg, 300), place(where, text, error.lineno)
         version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         raise UsageError(
-            f"{where} is not {version}, by which tfbench reads scripts: {reason}.",
+            f"{where} is not {version}, by which tfbench reads scripts: {reason.rstrip('.?')}.",
             hint=f"Run it with {version} to see why. If it is for a newer one, install tfbench with that.",
         ) from error
 

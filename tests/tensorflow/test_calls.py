@@ -337,6 +337,29 @@ def test_a_script_that_goes_on_after_its_call_keeps_what_was_measured(drive):
     assert done.of("end")
 
 
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "threading.Thread(target=train).start()",
+        "threading.Timer(0.2, train).start()\nsys.exit()",
+        "atexit.register(train)",
+    ],
+)
+@pytest.mark.parametrize(
+    "call", ["model.fit(x, y, 8)", "while True:\n        time.sleep(0.001)  # tfbench: step 8"]
+)
+def test_what_trains_when_the_main_module_has_ended_is_measured(drive, starts, call):
+    text = f"{HEAD}import atexit, sys, threading, time\nmodel = made()\ndef train():\n    {call}\n{starts}\n"
+    done = drive(text, variants=[BASELINE])
+    assert len(done.of("window", variant=BASELINE)) == 2
+
+
+def test_an_error_of_a_thread_that_would_train_is_told(drive):
+    train = "def train():\n    made().fit(x, y[:3], 8)\n"
+    told = drive(f"{HEAD}import threading\n{train}threading.Thread(target=train).start()\n", code=1).message
+    assert "cardinality" in told
+
+
 def test_another_backend_is_refused(drive):
     text = "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n" + HEAD + "made().fit(x, y, 8)\n"
     assert "sets KERAS_BACKEND=jax" in drive(text, code=1).message

@@ -59,8 +59,8 @@ class ScriptError(RuntimeError):
     """A script cannot be measured; the message ends with what to try."""
 
 
-def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> None:
-    """Run a script until it ends.
+def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> list[str]:
+    """Run a script until it and its threads end; return the errors that ended threads.
 
     Args:
         names: additional names that it may use.
@@ -76,6 +76,15 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     os.setpgrp = _leading(os.setpgrp)
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     _note_variables()
+    errors: list[str] = []
+    shown = threading.excepthook
+
+    def ended(told: threading.ExceptHookArgs) -> None:
+        if isinstance(told.exc_value, Exception):
+            errors.append(explained(_own_error(told.exc_value), path))
+        shown(told)
+
+    threading.excepthook = ended
     try:
         # As in notebooks, it may await; the future statements of this file are none of it.
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -97,6 +106,16 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
             os._exit(0)
         if watch := _watch():
             watch.read()
+    _wait_for_threads()
+    return errors
+
+
+def _wait_for_threads() -> None:
+    """Wait as Python does when its main module has ended; not for those that wait for work, which Python ends."""
+    pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
+    for thread in threading.enumerate():
+        if not (thread.daemon or thread is threading.current_thread() or thread in pools):
+            thread.join()
 
 
 def _own_error(error: BaseException) -> BaseException:

@@ -7,6 +7,7 @@ delays nothing.
 from __future__ import annotations
 
 import ast
+import atexit
 import os
 import re
 import resource
@@ -180,8 +181,9 @@ class ScriptRun:
             self._preparation,
             self._retraced.noted(),
         ):
+            errors: list[str] = []
             try:
-                script.run(replace(text, text=own_loop), spec.arguments, marked.names())
+                errors = script.run(replace(text, text=own_loop), spec.arguments, marked.names())
                 if rehearsal:
                     rehearsal.ended()
             except ScriptError as error:
@@ -191,15 +193,11 @@ class ScriptRun:
                     raise
                 # After the call only its evaluation is wanted.
                 sys.stderr.write(f"After the measured call: {error}\n")
-            other, trained = interception.other, interception.trained
-            found = interception.call is not None or marked.done
-            if not found and other is not None and not trained and not interception.fits:
-                if other.folder:
-                    os.chdir(other.folder)
-                self._take_quietly(job, other)
-            elif not found:
-                elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
-                raise ScriptError(_no_call(text, spec.call, trained=trained, elsewhere=elsewhere))
+            if interception.other is None and not (interception.call or marked.done):
+                # What the script has registered may train; and whatever else there is, this process ends.
+                atexit._run_exitfuncs()
+            if not (interception.call or marked.done):
+                self._take_other(job, interception, errors)
             if marked.done and not job.meter.written:
                 raise ScriptError(
                     f"The loop of {Path(text.path).name} ended after {job.meter.steps + 1} steps, before it was "
@@ -207,6 +205,23 @@ class ScriptRun:
                 )
             if marked.done:
                 self._settle_marked()
+
+    def _take_other(self, job: Job, interception: Interception, errors: Sequence[str]) -> None:
+        """Measure what a script that has not trained has called instead.
+
+        Args:
+            errors: that ended threads of the script.
+        """
+        other, trained = interception.other, interception.trained
+        if other is not None and not trained and not interception.fits:
+            if other.folder:
+                os.chdir(other.folder)
+            self._take_quietly(job, other)
+            return
+        if errors:
+            raise ScriptError(errors[0])
+        elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
+        raise ScriptError(_no_call(self._text, self._spec.call, trained=trained, elsewhere=elsewhere))
 
     def _end_marked(self) -> NoReturn:
         """End the process of a script whose marked steps are measured."""
