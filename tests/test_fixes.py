@@ -303,6 +303,17 @@ def test_a_step_whose_python_has_a_state_stays_eager(body, after, offered) -> No
     assert ("run_eagerly=False" in changed(STEP.format(body=body, after=after), "compiled")) is offered
 
 
+@pytest.mark.parametrize(
+    "given", ["'sgd', run_eagerly=True", "'sgd', **settings", "'sgd', **{'run_eagerly': True}"]
+)
+def test_eager_steps_are_compiled_wherever_they_are_asked_for(given: str) -> None:
+    settings = "settings = dict(loss='mse', run_eagerly=True)\n"
+    text = STEP.format(body="pass", after=settings).replace("'sgd', run_eagerly=True", given)
+    found = changed(text, "compiled")
+    assert "run_eagerly=False" in found or '| {"run_eagerly": False}' in found
+    assert changed(text.replace("True", "False"), "compiled").count("False") == text.count("True")
+
+
 def test_a_loss_that_a_callback_changes_and_layers_frozen_between_fits_stay_eager() -> None:
     changing = f"level = [1.0]\ndef own(y, p): return p * level[0]\n{CALLBACK.format('level[0] = epoch')}"
     with_loss = STEP.format(body="pass", after=changing).replace("'sgd'", "'sgd', loss=own")

@@ -24,7 +24,7 @@ from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless, unmet
 from workloads.driver.remedies import candidates, worth_trying
 from workloads.driver.results import Results
-from workloads.driver.script import ScriptError
+from workloads.driver.script import ScriptError, variables_at_import
 from workloads.driver.timing import Completions
 from workloads.protocol import (
     BETWEEN_EPOCHS,
@@ -347,6 +347,22 @@ def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
     assert output_of(sys.executable, "-c", code).strip() == "None"
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('os.environ["OMP_NUM_THREADS"] = "1"\nimport numpy\n', {"OMP_NUM_THREADS": "1"}),
+        ('environ.setdefault("KMP_BLOCKTIME", "0")\nfrom tensorflow import keras\n', {"KMP_BLOCKTIME": "0"}),
+        ('import keras.ops\nos.environ["OMP_NUM_THREADS"] = "1"\n', {}),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nos.environ["MKL_X"] = x\n', {}),
+        ('if x:\n    os.environ["OMP_NUM_THREADS"] = "1"\nother["OMP_NUM_THREADS"] = "2"\n', {}),
+    ],
+)
+def test_variables_that_libraries_read_at_import_are_those_before_it(
+    text: str, found: Mapping[str, str]
+) -> None:
+    assert variables_at_import(f"import os\nfrom os import environ\n{text}") == found
+
+
 def test_a_limit_of_processes_is_told(tmp_path: Path) -> None:
     """The kernel counts what could not start; here, the script does."""
     refused = tmp_path / "pids.events"
@@ -354,7 +370,7 @@ def test_a_limit_of_processes_is_told(tmp_path: Path) -> None:
         "import os, pathlib\nfrom workloads.driver import processes\n"
         f"refused = pathlib.Path({str(refused)!r}); refused.write_text('max 3')\nprocesses._PIDS_FILES = (refused,)\n"
         "def work(end): refused.write_text('max 4'); os.abort()\n"
-        "one = processes.Processes(['x'], iter(range(9)).__next__, 0, print)\n"
+        "one = processes.Processes(['x'], __import__('itertools').count().__next__, 0, print)\n"
         "print(one.run(work, '').sentence('baseline', ''))\n"
         "print(one.run(lambda end: os.abort(), '').sentence('baseline', ''))"
     )
@@ -380,7 +396,7 @@ def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
     code = (
         "import resource\nfrom workloads.driver.processes import Processes\n"
         "def work(end): resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "print(Processes(['x'], iter(range(9)).__next__, 0, print).run(work, '').sentence('baseline', ''))"
+        "print(Processes(['x'], __import__('itertools').count().__next__, 0, print).run(work, '').sentence('baseline', ''))"
     )
     told = output_of(sys.executable, "-c", code)
     assert "RLIMIT_FSIZE" in told and "Leave that out of the script." in told

@@ -11,6 +11,7 @@ first steps.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from harness.fixes.changes import keeps_state
@@ -23,13 +24,21 @@ def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each place that asks for eager execution; [] if the step's Python has a state."""
     if keeps_state(source):
         return []
-    compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
+    compiles = [call for call in source.compiles() if _is_told(source, call)]
     switches = [
         source.replace(call.args[0], "False")
         for call in source.calls("run_functions_eagerly")
         if call.args and source.words(call.args[0]) == "True"
     ]
     return source.keyword_at(compiles, "run_eagerly", "False") + switches
+
+
+def _is_told(source: Source, call: ast.Call) -> bool:
+    """Return whether a call says how to run, also in a dict that it is given."""
+    dicts = [each.value for each in call.keywords if each.arg is None]
+    return argument(call, "run_eagerly") is not None or any(
+        source.setting(each, "run_eagerly") for each in dicts
+    )
 
 
 RULE = Rule(

@@ -44,6 +44,7 @@ HEAD = """\
 import collections, random, threading, time
 import numpy as np, keras, tensorflow as tf
 from numpy import random as drawn
+dice = random.SystemRandom()
 x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
 x += np.arange(64, dtype="float32")[:, None]
 """
@@ -429,6 +430,9 @@ CASES = [
     ("loader-threads", sized("self.rows = self.rows[1:]"), False),
     ("loader-threads", sized("self.rows = self.rows[::-1]; counts.append(1)"), False),
     ("loader-threads", sized("self.rows = self.rows[::-1]").replace("return x[", "self.rows = x; return x["), False),
+    ("loader-threads", loader("return x[:8], y[:8] + (dice.random() if index > 999 else 0)"), True),
+    ("loader-threads", loader("return x[:8] + 0 * dice.random(), y[:8]"), False),
+    ("compiled", eager("scale = dice.random()"), False),
     ("loader-threads", loader("self.seen = getattr(self, 'seen', 0) + 1; return x[:8], y[:8]"), False),
     ("cache", pipeline(".map(step).cache()", COUNTING + python("return a * counted()")), False),
     ("cache", pipeline(".map(step).cache()", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),

@@ -27,7 +27,7 @@ import numpy as np
 from workloads.driver.measuring import report
 from workloads.driver.processes import is_files_limited, work_watched
 from workloads.driver.results import ResultsFile
-from workloads.driver.script import ScriptError
+from workloads.driver.script import ScriptError, variables_at_import
 from workloads.driver.trial import Task, Trial, Work
 from workloads.protocol import (
     IMPORT,
@@ -49,6 +49,7 @@ from workloads.protocol import (
     Spec,
     began_line,
 )
+from workloads.variants import BASELINE
 
 # Image family -> module that does the tasks of a trial. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_task", TREES: "workloads.driver.xgboost_task"}
@@ -132,6 +133,9 @@ def _prepared(path: Path, events: EventWriter) -> Spec:
     spec = read_spec(path)
     events.planned = spec.variants
     os.environ.update(KERAS)  # the image may have set something else
+    if BASELINE in spec.scripts:
+        with suppress(SyntaxError, ValueError, RecursionError):
+            os.environ.update(variables_at_import(spec.scripts[BASELINE].text))
     return spec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import os
@@ -9,8 +10,8 @@ import random
 import sys
 import types
 import zlib
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -29,6 +30,8 @@ _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 _Contents = dict[tuple[int, str], tuple[str, Any]]
 
 _watching: list[Watch] = []
+# How often a random.SystemRandom has drawn, by its id.
+_drawn: Counter[int] = Counter()
 
 
 class Watch:
@@ -80,6 +83,19 @@ def _listen() -> None:
     if not getattr(_listen, "on", False):
         _listen.on = True  # type: ignore[attr-defined]
         sys.addaudithook(_audited)
+        for name in ("random", "getrandbits", "randbytes"):
+            setattr(random.SystemRandom, name, _counted(getattr(random.SystemRandom, name)))
+
+
+def _counted(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of random.SystemRandom, which has no state, that counts what it draws."""
+
+    @functools.wraps(method)
+    def draw(self: random.SystemRandom, *args: Any, **named: Any) -> Any:
+        _drawn[id(self)] += 1
+        return method(self, *args, **named)
+
+    return draw
 
 
 def _audited(event: str, given: tuple[Any, ...]) -> None:
@@ -148,6 +164,8 @@ def _content(value: Any, depth: int = 3) -> Any:
         flat = value.reshape(-1)
         part = flat[:: max(1, flat.size // _LOOKED_AT)]
         return value.shape, repr(part.tolist()) if value.dtype == object else zlib.crc32(part.tobytes())
+    if isinstance(value, random.SystemRandom):
+        return _drawn[id(value)]
     if isinstance(value, random.Random):
         return hash(value.getstate())
     if isinstance(value, np.random.RandomState):

@@ -40,6 +40,8 @@ from workloads.protocol import NOT_READ, OPENED, UNKNOWN, Script, file_of, priva
 COMPONENTS = Path(__file__).parents[1] / "components"
 # Bytes beside a script that are copied, of at least 2 GiB for all its variants.
 _MOST_COPIED = 32 << 20
+# Variables that libraries read when they are imported, before the script sets them.
+AT_IMPORT = re.compile("TF_ENABLE_ONEDNN_OPTS|(OMP|KMP|MKL|OPENBLAS)_")
 # linux/inotify.h
 _IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
 # Python has imported these before it runs a script: it finds no neighbour of such a name.
@@ -183,6 +185,38 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
         lines = left_out(path.read_text(encoding="utf-8"))
     to_try = advice(error, _folders, lines) or ("" if place else _of_variables())
     return f"{where}: {named(error).rstrip('.:')}. {to_try}".strip()
+
+
+def variables_at_import(text: str) -> dict[str, str]:
+    """Return the variables of AT_IMPORT that a script sets to constants before it imports TensorFlow or Keras."""
+    found: dict[str, str] = {}
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.Import(names=names) if any(_is_framework(each.name) for each in names):
+                break
+            case ast.ImportFrom(module=str(module)) if _is_framework(module):
+                break
+            case ast.Assign(
+                targets=[ast.Subscript(value=environ, slice=ast.Constant(value=str(name)))],
+                value=ast.Constant(value=str(value)),
+            ) if _is_environ(environ):
+                found[name] = value
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=environ, attr="setdefault"),
+                    args=[ast.Constant(value=str(name)), ast.Constant(value=str(value))],
+                )
+            ) if _is_environ(environ):
+                found.setdefault(name, os.environ.get(name, value))
+    return {name: value for name, value in found.items() if AT_IMPORT.match(name)}
+
+
+def _is_framework(module: str) -> bool:
+    return module.partition(".")[0] in ("tensorflow", "keras")
+
+
+def _is_environ(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("os.environ", "environ")
 
 
 def _note_variables() -> None:

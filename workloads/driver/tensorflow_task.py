@@ -83,9 +83,6 @@ _BUSY_S = 1.0
 # An ablation that takes longer to compile is not read again.
 _LONGEST_AGAIN_S = 1.5
 
-# Variables that libraries read when they are imported, before the script sets them.
-_AT_IMPORT = re.compile("TF_ENABLE_ONEDNN_OPTS|(OMP|KMP|MKL)_")
-
 
 def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End) -> None:
     """Do a task in this process, which has not initialised TensorFlow.
@@ -464,7 +461,7 @@ class ScriptRun:
         late = [
             f"--env {variable}={value}"
             for variable, value in os.environ.items()
-            if value != self._environment.get(variable) and _AT_IMPORT.match(variable)
+            if value != self._environment.get(variable) and script.AT_IMPORT.match(variable)
         ]
         if late:
             self._events.warning(
