@@ -396,7 +396,8 @@ def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
     code = (
         "import resource\nfrom workloads.driver.processes import Processes\n"
         "def work(end): resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "print(Processes(['x'], __import__('itertools').count().__next__, 0, print).run(work, '').sentence('baseline', ''))"
+        "one = Processes(['x'], __import__('itertools').count().__next__, 0, print)\n"
+        "print(one.run(work, '').sentence('baseline', ''))"
     )
     told = output_of(sys.executable, "-c", code)
     assert "RLIMIT_FSIZE" in told and "Leave that out of the script." in told
