@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.notebooks import plain_script
 from harness.run.imports import check_names, check_trains, distributions, neighbours
 from tests.folders import write_files
 
@@ -31,6 +32,7 @@ def is_refused(path: Path, text: str) -> bool:
         ("exec(open('train.py').read())\n", False),
         ("from helper import train\ntrain()\n", False),
         ("from quiet import train\ntrain()\n", True),
+        ("from marking import train\ntrain()\n", False),
         ("from pkg import part\npart.train()\n", False),
         ("def broken(:\n", True),
     ],
@@ -40,6 +42,7 @@ def test_scripts_that_certainly_have_no_call(tmp_path: Path, text: str, refused:
         "helper.py": "import deeper\ndef train(): deeper.train()\n",
         "deeper.py": "def train(): model.fit(1)\n",
         "quiet.py": "def train(): pass\n",
+        "marking.py": "def train():\n    while True: pass  # tfbench: step 8\n",
         "pkg/__init__.py": "",
         "pkg/part.py": "from .other import train\n",
         "pkg/other.py": "from .. import nothing\ndef train(): model.fit(1)\n",
@@ -66,6 +69,13 @@ def test_the_script_that_another_one_starts_is_asked_for(tmp_path: Path) -> None
         check_trains(
             tmp_path, tmp_path / "run.py", "import subprocess\nsubprocess.run(['python', 'train.py'])\n"
         )
+    assert str(raised.value.hint).endswith("If it starts another script, give that one.")
+
+
+def test_a_notebook_that_starts_a_script_is_told_to_give_that(tmp_path: Path) -> None:
+    text = plain_script("get_ipython().system('python3 train.py')\n")
+    with pytest.raises(UsageError) as raised:
+        check_trains(tmp_path, tmp_path / "run.ipynb", text)
     assert str(raised.value.hint).endswith("If it starts another script, give that one.")
 
 

@@ -124,6 +124,8 @@ LOOPS = {
     "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
     "make_predict_function",
 }  # fmt: skip
+# A comment that ends a step of a script's own loop.
+MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 # Packages that stand-ins replace if they are missing.
 PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly")
 

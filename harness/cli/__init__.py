@@ -125,6 +125,11 @@ def failure(error: Exception) -> TfbenchError:
             "No more threads may be started.",
             hint="End other programs of this user, or raise the limit: `ulimit -u`.",
         )
+    if isinstance(error, ImportError) and os.environ.get("PYTHONPATH"):
+        return TfbenchError(
+            f"A package cannot be imported: {printable(' '.join(str(error).split()), 300)}",
+            hint="PYTHONPATH may lead to another one than tfbench's own: unset PYTHONPATH.",
+        )
     if isinstance(error, OSError):
         _discard_output()
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

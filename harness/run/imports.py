@@ -11,7 +11,8 @@ from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.untrusted import read_file
-from workloads.protocol import PLOTTING, distribution
+from workloads.cells import left_out
+from workloads.protocol import MARK, PLOTTING, distribution
 
 # Packages that come along with another one, and are asked for by its name.
 _PARTS = {"google", "mpl_toolkits", "tensorflow"}
@@ -38,7 +39,6 @@ _OTHERS = {"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning
 _KERAS = {"keras", "tensorflow", "tf_keras"}
 # What runs the script in the container.
 _PACKAGE = "workloads"
-_MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 # Methods of Keras 2, and what starts other programs.
 _FORMER = re.compile(r"\.(fit|evaluate|predict)_generator\(")
 _STARTS = re.compile(r"\b(subprocess|runpy|os\.(system|exec|spawn|popen)\w*)\b")
@@ -126,7 +126,11 @@ def distributions(root: Path, path: Path, text: str) -> list[str]:
 def check_trains(root: Path, path: Path, text: str) -> None:
     """Raise UsageError if a script certainly makes no call that can be measured, and marks no steps."""
     texts = (text, *neighbours(root, path, text).values())
-    if _MARK.search(text) or foreign(root, path, text) - _PASSIVE - _OTHERS or any(map(_may_train, texts)):
+    if (
+        any(map(MARK.search, texts))
+        or foreign(root, path, text) - _PASSIVE - _OTHERS
+        or any(map(_may_train, texts))
+    ):
         return
     imported = _imported(root, path, text)
     if (others := imported & _OTHERS) and not imported & _KERAS:
@@ -143,8 +147,13 @@ def check_trains(root: Path, path: Path, text: str) -> None:
         f"{path.name} has no call of fit, evaluate or predict, and marks no step.",
         hint="If it trains in a loop of its own, mark the end of each step with a comment line in the loop: "
         "`# tfbench: step BATCH_SIZE`, with the number of samples."
-        + (" If it starts another script, give that one." if any(map(_STARTS.search, texts)) else ""),
+        + (" If it starts another script, give that one." if any(map(_starts, texts)) else ""),
     )
+
+
+def _starts(text: str) -> bool:
+    """Return whether a script, or a line that is left out of a notebook, may start another script."""
+    return bool(_STARTS.search(text) or any("python" in line for line in left_out(text)))
 
 
 def check_names(root: Path, path: Path, text: str) -> None:

@@ -379,8 +379,13 @@ def read_run(path: Path) -> Run:
         StoreError: not a run folder, or of another version.
     """
     hint = "Give a run folder of `tfbench bench`, such as runs/<id>."
-    if not re.match("https?:/", str(path)) and not os.path.lexists(path):
-        raise StoreError(f"{path} does not exist.", hint=hint)
+    try:
+        if not re.match("https?:/", str(path)):
+            path.lstat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreError(f"{path} does not exist.", hint=hint) from error
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Check its permissions.") from error
     try:
         raw = read_object(path / "manifest.json")
         plan = read_object(path / "plan.json")

@@ -354,6 +354,17 @@ def test_what_trains_when_the_main_module_has_ended_is_measured(drive, starts, c
     assert len(done.of("window", variant=BASELINE)) == 2
 
 
+def test_marks_in_a_module_are_told(drive):
+    helper = "def train():\n    for _ in range(9):\n        pass  # tfbench: step 8\n"
+    told = drive(f"{HEAD}import helper\nhelper.train()\n", files={"helper.py": helper}, code=1).message
+    assert "helper.py marks the end of a step" in told and "move the loop to train.py" in told
+
+
+def test_a_list_of_no_files_names_the_folder_that_is_not_there(drive):
+    text = f"{HEAD}import glob\nfirst = sorted(glob.glob('/kaggle/input/*.csv'))[0]\nmade().fit(x, y, 8)\n"
+    assert "--mount /kaggle/input" in drive(text, code=1).message
+
+
 def test_an_error_of_a_thread_that_would_train_is_told(drive):
     train = "def train():\n    made().fit(x, y[:3], 8)\n"
     told = drive(f"{HEAD}import threading\n{train}threading.Thread(target=train).start()\n", code=1).message

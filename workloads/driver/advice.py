@@ -36,6 +36,8 @@ _MISSING = re.compile(
     re.IGNORECASE,
 )
 _PATH = re.compile(r"(?<![\w.}/])(?:\.\./|/)[^\s;:,'\"{}*?\[\]]*")
+# An absolute path of a folder in quotes, up to what may be many files.
+_NAMED = re.compile(r"['\"](/[\w.-]+(?:/[\w.-]+)*)/?(?:[*?\[/][^'\"]*)?['\"]")
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 
@@ -51,6 +53,8 @@ def advice(error: BaseException, folders: Collection[Path] = (), left_out: Seque
     told = next((line for line in text.splitlines() if _MISSING.search(line)), "")
     if (told or isinstance(error, FileNotFoundError)) and not getattr(error, "filename", ""):
         error = _not_found(told or text)
+    elif isinstance(error, IndexError) or "empty" in text:
+        error = _absent(error) or error
     to_try = _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
     return f"{to_try} {_of_programs(error, left_out)}".strip()
 
@@ -64,6 +68,19 @@ def _not_found(line: str) -> FileNotFoundError:
     folder = found and line[found.end() : found.end() + 1] in ("*", "?", "[", "{")
     path = named.rpartition("/")[0] if folder else named.rstrip("./")
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path or None)
+
+
+def _absent(error: BaseException) -> FileNotFoundError | None:
+    """Return the error for the first folder that the file names which raised an error, and which is not there.
+
+    Programs that list the files of such a folder find none, and fail with the list.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    with suppress(IndexError, OSError, UnicodeError):
+        for found in _NAMED.finditer(Path(frames[-1].filename).read_text(encoding="utf-8")):
+            if not Path(found[1]).exists():
+                return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found[1])
+    return None
 
 
 def _of_import(error: BaseException, text: str) -> str:

@@ -35,7 +35,7 @@ _COMPILE = _COMPILES.compile
 _APPLY = tf.keras.optimizers.Optimizer.apply
 _MARK = re.compile(r"^(?P<code>.*?)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
-MOST_SAMPLES = 10**9
+MOST_SAMPLES = 10**7
 # Steps in which a training traces functions for the first time: for a last batch that is short, and then for batches of
 # any size. Where more trace, that is their speed.
 _MOST_TRACED = 2

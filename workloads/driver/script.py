@@ -34,7 +34,7 @@ from typing import Any
 from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import NOT_READ, OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
+from workloads.protocol import MARK, NOT_READ, OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -54,7 +54,7 @@ _folders: set[Path] = set()
 _output: list[tuple[int, int] | None] = []
 # Variables that the script has asked for and not found.
 _missed: dict[str, None] = {}
-_TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
+_TRAINS = re.compile(r"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
 
 
 class ScriptError(RuntimeError):
@@ -150,9 +150,19 @@ def folders() -> Iterable[Path]:
 
 def may_train() -> bool:
     """Return whether the script, or a module beside it that it has imported, names what trains."""
+    return any(_TRAINS.search(text) for text in _texts().values())
+
+
+def marking() -> str:
+    """Return the name of a module beside the script that marks steps, which only the script can; "" if none does."""
+    return next((file.name for file, text in _texts().items() if MARK.search(text)), "")
+
+
+def _texts() -> dict[Path, str]:
+    """Return the texts of the script and of the modules beside it that it has imported."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
     own = [file for file in files if any(folder in file.parents for folder in _folders)]
-    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix in (".py", NOTEBOOK))
+    return {file: file.read_text(errors="replace") for file in own if file.suffix in (".py", NOTEBOOK)}
 
 
 def named(error: BaseException) -> str:

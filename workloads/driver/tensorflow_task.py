@@ -552,6 +552,11 @@ def _no_call(text: Script, number: int, *, trained: bool, elsewhere: bool) -> st
             f"{name} calls fit fewer than {number} times, as earlier calls train for one step only. Choose another "
             "--call."
         )
+    if marking := script.marking():
+        return (
+            f"{name} ended without a call of fit, evaluate or predict. {marking} marks the end of a step, which counts "
+            f"in the script itself: move the loop to {name}."
+        )
     calls = calls_of_fit(ast.parse(text.text))
     if trained:
         told = f"{name} trains in a loop of its own. Mark"
