@@ -111,7 +111,8 @@ class TestReal:
         unreachable = available(archive)
         _, info = prepare(tmp_path / "cache", unreachable, "auto")
         assert info.kind == "procedural"
-        assert "Could not download small.tar.gz (ConnectionError)" in info.why
+        assert "Could not download small.tar.gz (ConnectionError). The one in" in info.why
+        assert "has another checksum" in info.why
         with user_error(DataError, hint=str(truncated)):
             prepare(tmp_path / "cache", unreachable)
         with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:

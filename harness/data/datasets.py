@@ -152,8 +152,9 @@ def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
     except requests.RequestException as error:
         response = error.response
         reason = type(error).__name__ if response is None else f"HTTP status {response.status_code}"
+        other = f" The one in {folder} has another checksum." if path.is_file() else ""
         raise DataError(
-            f"Could not download {name} ({reason}).",
+            f"Could not download {name} ({reason}).{other}",
             hint=f"Check the network and proxy, or save {url} as {path}.",
         ) from error
     except ValueError as error:

@@ -354,6 +354,11 @@ def test_what_trains_when_the_main_module_has_ended_is_measured(drive, starts, c
     assert len(done.of("window", variant=BASELINE)) == 2
 
 
+def test_builtins_of_the_main_module_are_a_module(drive):
+    text = f"{HEAD}shown = __builtins__.print\n__builtins__.print = shown\nmade().fit(x, y, 8)\n"
+    assert len(drive(text).of("window")) == 2
+
+
 def test_marks_in_a_module_are_told(drive):
     helper = "def train():\n    for _ in range(9):\n        pass  # tfbench: step 8\n"
     told = drive(f"{HEAD}import helper\nhelper.train()\n", files={"helper.py": helper}, code=1).message

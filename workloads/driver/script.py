@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import ctypes
 import os
 import re
@@ -540,6 +541,7 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
+    module.__dict__["__builtins__"] = builtins  # in other modules, a dict
     if script.depth:
         module.__package__ = script.module.rpartition(".")[0]
         module.__spec__ = ModuleSpec(script.module, None, origin=str(path))
