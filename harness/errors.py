@@ -18,7 +18,7 @@ from typing import ClassVar
 from workloads.hiding import without_secrets
 
 # Signals that end a command, which raises Interrupted.
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class TfbenchError(Exception):

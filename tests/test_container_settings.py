@@ -54,6 +54,10 @@ SPEC = container_spec(memory_bytes=2**30, cpus="0,1", cpu_quota=1.5)
         ('invalid mount config for type "bind": stat /home/a/share: permission denied', "allow_other"),
         ('exec: "python3": executable file not found in $PATH', "--image needs it"),
         ("no space left on device", "journalctl"),
+        (
+            'invalid mount config for type "bind": bind source path does not exist: /tmp/o',
+            "does not see this folder",
+        ),
     ],
 )
 def test_a_refused_start_says_what_to_try(answer: str, advice: str) -> None:

@@ -518,7 +518,8 @@ class EventWriter:
         event = {"kind": kind, **fields}
         check(event)
         event |= {
-            name: self._without(value, of_script=kind == "script")
+            # A script is in the run as it is: its text comes from there, and must run.
+            name: value if kind == "script" else self._without(value)
             for name, value in fields.items()
             if name not in _NAMES
         }
@@ -537,15 +538,14 @@ class EventWriter:
             "again. Close only what the script has opened: TensorFlow and GPUs need their files."
         )
 
-    def _without(self, value: Any, *, of_script: bool = False) -> Any:
-        """Return a value without secrets; in the text of a script what only looks like one stays."""
+    def _without(self, value: Any) -> Any:
+        """Return a value without secrets."""
         if isinstance(value, str):
-            value = without(value, self.hidden)
-            return value if of_script else without_secrets(value)
+            return without_secrets(without(value, self.hidden))
         if isinstance(value, dict):
-            return {name: self._without(each, of_script=of_script) for name, each in value.items()}
+            return {name: self._without(each) for name, each in value.items()}
         if isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
-            return [self._without(each, of_script=of_script) for each in value]
+            return [self._without(each) for each in value]
         return value
 
     def metric(self, variant: str, name: str, value: float) -> None:

@@ -55,7 +55,7 @@ def main() -> None:
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends a command.
+    """Turn the first signal of INTERRUPTS into `Interrupted`, which ends a command.
 
     Later signals are ignored so that they cannot interrupt the cleanup. Signals that are already ignored, as
     under nohup, stay ignored.

@@ -55,9 +55,16 @@ _NOT_FOR_ROOT = (
     "The engine runs as root, which may not read this folder: a share that FUSE mounts (sshfs, rclone) is open to its "
     "user alone. Mount it with `-o allow_other`, use another folder, or run without containers: --engine local."
 )
+_NOT_SEEN = (
+    "The engine does not see this folder: it may be mounted for this process alone (systemd's PrivateTmp, a snap), or "
+    "the engine is on another machine. Use another folder, such as with --out, or run without containers: "
+    "--engine local."
+)
 _SEE_LOG = "See its log (journalctl -u docker), or run `tfbench doctor`."
 # What an engine's refusal to start a container says -> what to try.
-_HINTS = {r"\$PATH": _NO_PYTHON, "(?s)mount.*permission denied": _NOT_FOR_ROOT}
+_HINTS = {
+    r"\$PATH": _NO_PYTHON, "(?s)mount.*permission denied": _NOT_FOR_ROOT, "bind source path does not exist": _NOT_SEEN,
+}  # fmt: skip
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 

@@ -386,6 +386,8 @@ def test_another_backend_is_refused(drive):
     [
         ("SystemExit(0)", "SystemExit(0)"),
         ("ModuleNotFoundError('No module named tb', name='tb')", "--with tb"),
+        ("ModuleNotFoundError('No module named imp', name='imp')", "no longer has it"),
+        ("ModuleNotFoundError('No module named tkinter', name='tkinter')", "Python does not have it"),
     ],
 )
 def test_a_callback_that_ends_the_call_is_told(drive, ends, told):

@@ -29,6 +29,12 @@ _NO_NETWORK = (
 )
 
 
+# Modules that were part of Python up to 3.11 or 3.12 (PEP 594, PEP 632).
+_REMOVED = {
+    "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp",
+    "mailcap", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd", "sunau", "telnetlib", "uu",
+    "xdrlib",
+}  # fmt: skip
 # What libraries write that have not found a file, and the path in it, up to what may be many files.
 _MISSING = re.compile(
     "no such file or directory|no files match|file not found|does not exist at|could not find directory|"
@@ -90,6 +96,15 @@ def _of_import(error: BaseException, text: str) -> str:
         return "It is in Colab or Kaggle only: leave it out, and pass files with --mount PATH."
     if isinstance(error, ModuleNotFoundError) and error.name == "tf_keras":
         return f"It {LEGACY}"
+    if isinstance(error, ModuleNotFoundError) and error.name in _REMOVED:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"Python {version} no longer has it: leave it out, or look for a package that replaces it, for --with."
+    missing = (
+        isinstance(error, ModuleNotFoundError)
+        and str(error.name).partition(".")[0] in sys.stdlib_module_names
+    )
+    if missing or "python3-tk" in text:
+        return "The image's Python does not have it: leave it out, or pass an image FROM ours that has it with --image."
     if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):
         return "Build the image FROM one of ours."
     if isinstance(error, ModuleNotFoundError):
