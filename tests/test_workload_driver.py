@@ -384,6 +384,7 @@ def test_a_container_that_stood_still_is_told() -> None:
     code = (
         "import os, signal, time\nfrom workloads.driver.processes import Processes\n"
         "def work(end):\n"
+        "    time.sleep(0.3)\n"
         "    os.kill(os.getppid(), signal.SIGSTOP)\n    time.sleep(2.5)\n    os.kill(os.getppid(), signal.SIGCONT)\n"
         "    time.sleep(0.2)\n"
         "Processes(['x'], lambda: 0, 1.0, lambda start, end: print(round((end - start) / 1e9))).run(work, '')"

@@ -132,7 +132,8 @@ PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly")
 # Modules whose distribution has another name.
 _DISTRIBUTIONS: Mapping[str, str] = {
     "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv", "hydra": "hydra-core", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "dotenv": "python-dotenv", "hydra": "hydra-core", "pkg_resources": "setuptools",
+    "skimage": "scikit-image", "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }  # fmt: skip
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.

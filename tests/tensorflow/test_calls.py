@@ -370,6 +370,12 @@ def test_a_list_of_no_files_names_the_folder_that_is_not_there(drive):
     assert "--mount /kaggle/input" in drive(text, code=1).message
 
 
+def test_a_thread_that_never_ends_holds_nothing_up(drive):
+    text = f"{HEAD}import threading\nthreading.Thread(target=threading.Event().wait).start()\nmade().fit(x, y, 8)\n"
+    done = drive(text, variants=[BASELINE])
+    assert len(done.of("window")) == 2 and not done.of("warning")
+
+
 def test_an_error_of_a_thread_that_would_train_is_told(drive):
     train = "def train():\n    made().fit(x, y[:3], 8)\n"
     told = drive(f"{HEAD}import threading\n{train}threading.Thread(target=train).start()\n", code=1).message

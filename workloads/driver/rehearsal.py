@@ -63,6 +63,7 @@ class Rehearsal:
         self._output = -1
         self._even = True
         self._ended = threading.Lock()
+        self._caller: threading.Thread | None = None  # once its call has returned
         self._process = getpid()
         step_s = job.results.step_s(BASELINE) or _CALL_S / _STEPS
         steps = min(_STEPS, int(_CALL_S / step_s))
@@ -73,7 +74,14 @@ class Rehearsal:
         """Run the measured call, shortened, and begin to note what follows."""
         self.begin()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        return self._run(method, call.model, call.arguments, call.place)
+        result = self._run(method, call.model, call.arguments, call.place)
+        self._caller = threading.current_thread()
+        return result
+
+    def over(self) -> bool:
+        """Return whether what follows the measured call has ended, in the thread that made it."""
+        caller = self._caller
+        return caller is not None and (caller is threading.current_thread() or not caller.is_alive())
 
     def begin(self) -> None:
         """Begin to note what the script does; a loop of its own, whose steps it marks, is not shortened."""

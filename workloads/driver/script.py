@@ -43,6 +43,8 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 _MOST_COPIED = 32 << 20
 # Variables that libraries read when they are imported, before the script sets them.
 AT_IMPORT = re.compile("TF_ENABLE_ONEDNN_OPTS|(OMP|KMP|MKL|OPENBLAS)_")
+# How often it is asked whether the threads of a script need not end.
+_POLL_S = 0.05
 # linux/inotify.h
 _IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
 # Python has imported these before it runs a script: it finds no neighbour of such a name.
@@ -62,11 +64,14 @@ class ScriptError(RuntimeError):
     """A script cannot be measured; the message ends with what to try."""
 
 
-def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> list[str]:
+def run(
+    script: Script, arguments: Sequence[str], names: Mapping[str, Any], done: Callable[[], bool] = bool
+) -> list[str]:
     """Run a script until it and its threads end; return the errors that ended threads.
 
     Args:
         names: additional names that it may use.
+        done: returns whether its threads need not end.
 
     Raises:
         ScriptError: it failed by itself.
@@ -109,16 +114,17 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> l
             os._exit(0)
         if watch := _watch():
             watch.read()
-    _wait_for_threads()
+    _wait_for_threads(done)
     return errors
 
 
-def _wait_for_threads() -> None:
+def _wait_for_threads(done: Callable[[], bool]) -> None:
     """Wait as Python does when its main module has ended; not for those that wait for work, which Python ends."""
     pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
     for thread in threading.enumerate():
         if not (thread.daemon or thread is threading.current_thread() or thread in pools):
-            thread.join()
+            while thread.is_alive() and not done():
+                thread.join(_POLL_S)
 
 
 def _own_error(error: BaseException) -> BaseException:

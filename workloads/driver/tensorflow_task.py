@@ -139,6 +139,7 @@ class ScriptRun:
         self._began = 0
         self._preparation = Preparation()
         self._retraced = Retraced()
+        self._returned = False
         self.measured = task.script in task.variants
 
     def run(self) -> None:
@@ -180,7 +181,12 @@ class ScriptRun:
         ):
             errors: list[str] = []
             try:
-                errors = script.run(replace(text, text=own_loop), spec.arguments, marked.names())
+                errors = script.run(
+                    replace(text, text=own_loop),
+                    spec.arguments,
+                    marked.names(),
+                    rehearsal.over if rehearsal else lambda: self._returned,
+                )
                 if rehearsal:
                     rehearsal.ended()
             except ScriptError as error:
@@ -295,6 +301,7 @@ class ScriptRun:
         call.set_state(state)
         if not continues:
             self._end()
+        self._returned = True
         return result
 
     def _measure_parts(self, call: Call, variants: Sequence[str], policy: Any) -> None:
