@@ -444,6 +444,8 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     except _READ_ERRORS as error:
         message = f"The trial's files are damaged: {_reason(error)}. Repeat it with `tfbench bench --resume`."
         trial = planned.trial(Status.BAD_EVENTS, message)
+    if trial.status is Status.OK or not folder.earlier.path.is_dir():
+        return trial
     with suppress(*_READ_ERRORS):
         earlier = _read_valid_trial(folder.earlier, planned)
         if len(earlier.windows) > len(trial.windows):

@@ -26,14 +26,14 @@ from workloads.driver.processes import End
 from workloads.driver.script import ScriptError, may_train
 from workloads.driver.sites import remember_compile
 from workloads.driver.timing import UsualStep
-from workloads.protocol import BUILD, KERAS
+from workloads.protocol import BUILD, KERAS, MARK
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
 # Keras asks whether a model has another compile than this class.
 _COMPILES = next(each for each in tf.keras.Model.__mro__ if "compile" in vars(each))
 _COMPILE = _COMPILES.compile
 _APPLY = tf.keras.optimizers.Optimizer.apply
-_MARK = re.compile(r"^(?P<code>.*?)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
+_MARK = re.compile(rf"^(?P<code>.*?){MARK.pattern}(?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**7
 # Steps in which a training traces functions for the first time: for a last batch that is short, and then for batches of

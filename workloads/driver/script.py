@@ -22,7 +22,7 @@ import tempfile
 import threading
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -157,19 +157,19 @@ def folders() -> Iterable[Path]:
 
 def may_train() -> bool:
     """Return whether the script, or a module beside it that it has imported, names what trains."""
-    return any(_TRAINS.search(text) for text in _texts().values())
+    return any(_TRAINS.search(text) for _, text in _texts())
 
 
 def marking() -> str:
     """Return the name of a module beside the script that marks steps, which only the script can; "" if none does."""
-    return next((file.name for file, text in _texts().items() if MARK.search(text)), "")
+    return next((file.name for file, text in _texts() if MARK.search(text)), "")
 
 
-def _texts() -> dict[Path, str]:
-    """Return the texts of the script and of the modules beside it that it has imported."""
+def _texts() -> Iterator[tuple[Path, str]]:
+    """Yield the texts of the script and of the modules beside it that it has imported."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
     own = [file for file in files if any(folder in file.parents for folder in _folders)]
-    return {file: file.read_text(errors="replace") for file in own if file.suffix in (".py", NOTEBOOK)}
+    return ((file, file.read_text(errors="replace")) for file in own if file.suffix in (".py", NOTEBOOK))
 
 
 def named(error: BaseException) -> str:
