@@ -110,12 +110,20 @@ def test_what_says_how_to_measure_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["--tokenizer=bert", "--path=/data", "--author=me", "--key-dim=64", "--auth=none", "x.csv"]
+    "argument",
+    [
+        *("--tokenizer=bert", "--path=/data", "--author=me", "--key-dim=64", "--auth=none", "x.csv"),
+        *("--max-tokens=204800", "--key-column=customer_id2"),
+    ],
 )
 def test_other_arguments_are_recorded(argument: str) -> None:
     assert recorded_arguments([argument]) == (argument,)
     option, sign, value = argument.partition("=")
     assert not sign or recorded_arguments([option, value]) == (option, value)
+
+
+def test_a_name_of_a_number_may_be_a_secret_with_letters() -> None:
+    assert recorded_arguments(["--max-token=a204800b"]) == ("--max-token=***",)
 
 
 def test_names_of_parameters_are_no_secrets_with_numbers() -> None:

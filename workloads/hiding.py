@@ -63,7 +63,12 @@ _WEAK = re.compile(
     "([a-z0-9]*(token|pass|pwd|auth|cookie|session|key))|keys|tokens?|pw|creds?|sas|sid|pat|dsn|otp|pin|salt|cert|pem|"
     "authorization|cookies|sessionid|signature|sig|login|cred"
 )
-_OF_OTHERS = ("mode", "type", "method", "format", "count", "size", "dim", "len", "length", "ttl", "timeout")
+_OF_OTHERS = (
+    *("mode", "type", "method", "format", "count", "size", "dim", "len", "length", "ttl", "timeout"),
+    *("column", "columns", "col", "field"),
+)
+# Before a weak name, which is the unit of a number then.
+_OF_NUMBERS = ("max", "min", "num", "total")
 # In a text, what has such a name is mostly something else.
 _LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
 _HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
@@ -192,7 +197,7 @@ def names_secret(name: str, value: str = "") -> bool:
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     if _STRONG.search("".join(words)):
         return True
-    if words and words[-1] in _OF_OTHERS:
+    if words and (words[-1] in _OF_OTHERS or (words[0] in _OF_NUMBERS and value.isdecimal())):
         return False
     return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
 
