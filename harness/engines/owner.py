@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 
 class Owner(NamedTuple):
-    """A process on this machine: boot id, PID namespace, process id, start time in clock ticks since boot.
+    """A process on this machine: boot id, its namespaces, process id, start time in clock ticks since boot.
 
     Containers and processes have one, so that a later harness can clean up after a killed one.
     """
 
     boot: str
-    pid_namespace: str
+    namespaces: str
     pid: str
     started: str
 
@@ -26,7 +26,7 @@ class Owner(NamedTuple):
 def current_owner() -> Owner:
     """Return this process as an owner."""
     pid = str(os.getpid())
-    return Owner(boot_id(), str(Path("/proc/self/ns/pid").readlink()), pid, start_ticks(pid))
+    return Owner(boot_id(), _namespaces(), pid, start_ticks(pid))
 
 
 def owner_has_ended(text: str) -> bool:
@@ -37,7 +37,28 @@ def owner_has_ended(text: str) -> bool:
     owner = Owner(*words)
     if owner.boot != current.boot:
         return True
-    return owner.pid_namespace == current.pid_namespace and start_ticks(owner.pid) != owner.started
+    if owner.namespaces != current.namespaces:
+        return False
+    return not _is_hidden(owner.pid) and start_ticks(owner.pid) != owner.started
+
+
+def _namespaces() -> str:
+    """Return where process ids and start times are counted as in this process."""
+    found = (Path("/proc/self/ns", each) for each in ("pid", "time"))
+    return ",".join(str(each.readlink()) for each in found if each.is_symlink())
+
+
+def _is_hidden(pid: str) -> bool:
+    """Return whether a process runs that /proc does not show to this user (its option hidepid)."""
+    if Path("/proc", pid).exists():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        pass
+    return False
 
 
 def boot_id() -> str:

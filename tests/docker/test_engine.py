@@ -197,7 +197,12 @@ def test_stale_containers_are_those_of_ended_harnesses(engine):
         "earlier boot": {OWNER: str(current._replace(boot="another"))},
         "reused pid": {OWNER: str(current._replace(pid=str(alive.pid), started="1"))},
         "alive": {OWNER: str(current._replace(pid=str(alive.pid), started=start_ticks(str(alive.pid))))},
-        "another pid namespace": {OWNER: str(gone._replace(pid_namespace="pid:[1]"))},
+        "another pid namespace": {
+            OWNER: str(gone._replace(namespaces=gone.namespaces.replace("pid:", "pid:1")))
+        },
+        "another time namespace": {
+            OWNER: str(gone._replace(namespaces=gone.namespaces.replace("time:", "time:1")))
+        },
         "current": {OWNER: str(current)},
         "unrelated": {"com.example": "x"},
     }
@@ -207,7 +212,13 @@ def test_stale_containers_are_those_of_ended_harnesses(engine):
         engine.remove_stale()
         existing = {entry["Id"] for entry in api.containers(all=True)}
         remaining = {name for name, container_id in ids.items() if container_id in existing}
-        assert remaining == {"alive", "another pid namespace", "current", "unrelated"}
+        assert remaining == {
+            "alive",
+            "another pid namespace",
+            "another time namespace",
+            "current",
+            "unrelated",
+        }
     finally:
         alive.kill()
         alive.wait()
