@@ -18,6 +18,8 @@ owner = current_owner()
 if os.fork():
     os.wait()
 else:
+    os.setgroups([])
+    os.setgid(65534)
     os.setuid(65534)
     print(owner_has_ended(str(owner)), owner_has_ended(str(owner._replace(pid="4000000"))))
 """
