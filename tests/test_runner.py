@@ -2,6 +2,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -350,6 +351,17 @@ def test_trial_whose_folder_is_removed_does_not_wait_until_it_stalls(bench):
     run_all(bench, Script(), Script(on_start=shutil.rmtree, writes=(), code=None), Script())
     assert bench.statuses == [Status.OK, Status.FAILED, Status.OK]
     assert "--stall" not in bench.read().trials[1].message
+
+
+def test_trial_whose_events_are_removed_does_not_wait_until_it_stalls(bench):
+    def remove() -> bool:
+        with suppress(FileNotFoundError):
+            bench.engine.containers[0].out.joinpath("events.jsonl").unlink()
+        return False
+
+    run_all(bench, Script(writes=(start_line(), start_line()), may_exit=remove), Script(), Script())
+    assert bench.statuses[0] is Status.FAILED
+    assert "removed or moved the trial's events.jsonl" in bench.read().trials[0].message
 
 
 def test_a_file_that_cannot_be_written_ends_the_run_but_keeps_finished_trials(bench):

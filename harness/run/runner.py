@@ -195,7 +195,7 @@ class Runner:
             if end is not None:
                 exit_ = Exit(code=end["code"], out_of_memory=exit_.out_of_memory if exit_ else False)
             if exit_ is not None:
-                return exit_, _excess(folder.out.resolve(), self.max_files)
+                return exit_, _excess(folder, tail, self.max_files)
             if notice := self.announced_end():
                 raise self._interrupted(f"The cloud announced that it ends this machine: {notice}.")
             now = time.monotonic()
@@ -206,7 +206,7 @@ class Runner:
                 stopped = Status.TIMEOUT, "Somebody paused it. Let it run, and use --resume."
             if stopped is None and now >= next_check_s:
                 next_check_s = now + SIZE_CHECK_S
-                stopped = _excess(folder.out.resolve(), self.max_files)
+                stopped = _excess(folder, tail, self.max_files)
             if stopped is not None:
                 container.kill()
                 status, reason = stopped
@@ -290,17 +290,19 @@ def _note_progress(
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
 
 
-def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:
-    """Return the status and message of a trial that wrote too much, or whose folder is gone.
+def _excess(folder: TrialFolder, tail: EventTail, max_files: int) -> tuple[Status, str] | None:
+    """Return the status and message of a trial that wrote too much, or whose folder or events are gone.
 
-    Files that disappear meanwhile are ignored.
+    Other files that disappear meanwhile are ignored.
     """
-    if not folder.is_dir():
-        text = "Somebody removed or moved the trial's folder. Leave it there until the run has ended."
+    out = folder.out.resolve()
+    if not out.is_dir() or (tail.offset and not folder.events.exists()):
+        what = "events.jsonl" if out.is_dir() else "folder"
+        text = f"Somebody removed or moved the trial's {what}. Leave it there until the run has ended."
         return Status.FAILED, text
     size = number = 0
     with suppress(OSError):
-        for path, folders, files, handle in os.fwalk(folder, follow_symlinks=False):
+        for path, folders, files, handle in os.fwalk(out, follow_symlinks=False):
             for name in (*folders, *files):
                 with suppress(OSError):
                     size += os.stat(name, dir_fd=handle, follow_symlinks=False).st_blocks * 512
@@ -308,7 +310,7 @@ def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:
             limits = {
                 f"{OUT_BYTES >> 30} GiB": size <= OUT_BYTES,
                 f"{max_files:,} files": number <= max_files,
-                f"{OUT_DEPTH} nested folders": len(Path(path).relative_to(folder).parts) <= OUT_DEPTH,
+                f"{OUT_DEPTH} nested folders": len(Path(path).relative_to(out).parts) <= OUT_DEPTH,
             }
             for limit, kept in limits.items():
                 if not kept:
