@@ -379,6 +379,34 @@ def test_what_looks_like_a_secret_is_in_no_event_but_in_the_change_of_a_script()
     assert "token=abcdefgh12" in changed
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Credentials(user='me', password='{}')", "{{'api_key': '{}', 'x': 1}}", '{{"password": "{}"}}', "password: {}.",
+        "X-Api-Key: {}", "Token = {}", "Credentials(password=b'{}')", "['curl', '--token', '{}', 'x']",
+        "curl --token {} x",
+        '{{\\"secret\\": \\"{}\\"}}', "{{'token':\n    '{}'}}", "password='it\\'s {}'",
+    ],
+)  # fmt: skip
+def test_values_are_hidden_as_dicts_dataclasses_headers_and_commands_show_them(text: str) -> None:
+    shown = without_secrets(text.format("hunter2-q7Zx2"))
+    assert "***" in shown and "q7Zx2" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KeyError: 'image_1024'", "Missing key: 'image_1024'", "tokens = tokenizer(text, max_length=128)",
+        "tokens: 204800", "pass: 12",
+        "token = tokens[i:i+128]", "Wrong password: please try", "--token is required", "key: dense_1/kernel:0",
+        "{'key_dim': 64}", "KeyError: 'token_embedding_1'", "tokenizer: bert-base-uncased-v2",
+        "keys=['image_1', 'label_2']",
+    ],
+)  # fmt: skip
+def test_other_words_are_shown(text: str) -> None:
+    assert without_secrets(text) == text
+
+
 MIXED = "P@ss <w&\"o'r/d> 1é😀z"
 
 

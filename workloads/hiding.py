@@ -64,6 +64,7 @@ _WEAK = re.compile(
     "authorization|cookies|sessionid|signature|sig|login|cred"
 )
 _OF_OTHERS = (
+    *("error", "exception", "warning"),
     *("mode", "type", "method", "format", "count", "size", "dim", "len", "length", "ttl", "timeout"),
     *("column", "columns", "col", "field"),
 )
@@ -91,8 +92,20 @@ SECRET_FORMATS = re.compile(
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 # What a hint says in place of a value.
 _OF_HINTS = re.compile(r"VALUE")
+_NAME = r"(?P<name>[A-Za-z_][\w.-]{0,99})"
 # A sign at the value's end is the sentence's.
-PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})=(?P<value>[^\s&'\"]*[^\s&'\".,;:])")
+PAIR = re.compile(rf"{_NAME}=(?!b['\"])(?P<value>[^\s&'\"]*[^\s&'\".,;:])")
+_QUOTE = r"\\*['\"]"
+# In quotes, or a word that is no call or index.
+_VALUE = (
+    rf"(?:b?(?P<quote>{_QUOTE})(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){{1,999}})(?=(?P=quote))"
+    r"|(?P<bare>[\w+/=.~@$!%*#?^-]+(?<![.?!])(?![\w(\[{])))"
+)
+# As dicts, dataclasses, settings and headers show it, and arguments of a command or a list of them.
+_SHOWN_PAIRS = (
+    re.compile(rf"{_NAME}(?P<sign>(?:{_QUOTE})?\s{{0,20}}[=:]\s{{0,20}}){_VALUE}"),
+    re.compile(rf"(?<=--){_NAME}(?P<sign>(?:{_QUOTE},)?\s{{1,20}}){_VALUE}"),
+)
 
 
 def without(text: str, hidden: Iterable[str]) -> str:
@@ -207,11 +220,30 @@ def without_secrets(text: str) -> str:
 
     def pair(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"]
-        loose = _LOOSE.search(name) and not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
         meant = not _OF_HINTS.fullmatch(value) and names_secret(name, value)
-        return f"{name}={HIDDEN}" if meant and (is_mixed(value) or not loose) else found[0]
+        return f"{name}={HIDDEN}" if meant and (is_mixed(value) or not _is_loose(name)) else found[0]
 
-    return PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
+    def shown(found: re.Match[str]) -> str:
+        name, sign, value = found["name"], found["sign"], found["quoted"] or found["bare"]
+        if value == HIDDEN or _OF_HINTS.fullmatch(value) or not names_secret(name, value):
+            return found[0]
+        clear = is_mixed(value) and not (_is_loose(name) and sign.strip() == ":")
+        if clear or (found["quoted"] and not _is_weak(name)):
+            return found[0].removesuffix(value) + HIDDEN
+        return found[0]
+
+    text = PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
+    for pattern in _SHOWN_PAIRS:
+        text = pattern.sub(shown, text)
+    return text
+
+
+def _is_weak(name: str) -> bool:
+    return not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
+
+
+def _is_loose(name: str) -> bool:
+    return _is_weak(name) and _LOOSE.search(name) is not None
 
 
 def is_mixed(text: str) -> bool:
