@@ -96,6 +96,9 @@ def prepare_process() -> None:
     os.environ.pop("SOURCE_DATE_EPOCH", None)
     # After the user's folders, so that chown and rm are found even if PATH is empty, as cron or a service may leave it.
     os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
+    # A user without an entry in passwd may have none, as with `docker run --user`; libraries ask for it.
+    if not os.path.isabs(os.path.expanduser("~")):  # noqa: PTH111, PTH117 - Path's raises an error
+        os.environ["HOME"] = "/"
     # A umask may keep others out, but not tfbench.
     os.umask(os.umask(0o077) & 0o077)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):

@@ -258,9 +258,14 @@ def _live(call: Call, starts: Iterable[Any]) -> str:
             return "a tf.Variable"
         if is_part(thing):
             return f"a {type(thing).__name__}, which training changes"
-        if inspect.isroutine(thing) and any(thing is each for each in _CLOCKS):
-            return f"the time ({thing.__name__})"
+        if name := _clock(thing):
+            return f"the time ({name})"
     return ""
+
+
+def _clock(thing: Any) -> str:
+    """Return the name of a function that tells the time; "" if the thing is none."""
+    return next((each.__name__ for each in _CLOCKS if inspect.isroutine(thing) and thing is each), "")
 
 
 def _part_of_training(call: Call) -> Callable[[Any], bool]:
@@ -348,6 +353,8 @@ def _compiled(call: Call) -> str:
     ]
     if name := _asks_whether_eager(python):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
+    if name := next(filter(None, map(_clock, reached(*python))), ""):
+        return f"The step's Python may read the time ({name}), and would read it once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
     drawn = _random_states()
@@ -356,7 +363,7 @@ def _compiled(call: Call) -> str:
         first, second = _traced(call), _traced(call)
     if watch.found:
         return f"Python in the step changes {watch.found} each time, and would be run once."
-    if first != second or drawn != _random_states():
+    if first != second or watch.drew or drawn != _random_states():
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
 

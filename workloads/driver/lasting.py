@@ -10,7 +10,7 @@ import random
 import sys
 import types
 import zlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -30,8 +30,6 @@ _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 _Contents = dict[tuple[int, str], tuple[str, Any]]
 
 _watching: list[Watch] = []
-# How often a random.SystemRandom has drawn, by its id.
-_drawn: Counter[int] = Counter()
 
 
 class Watch:
@@ -39,10 +37,12 @@ class Watch:
 
     Attributes:
         found: "" if it is nothing.
+        drew: whether it asked the system for random numbers, as generators without a seed do.
     """
 
     def __init__(self, starts: Sequence[Any]) -> None:
         self.found = ""
+        self.drew = False
         self._starts = starts
         self._before: _Contents = {}
 
@@ -83,17 +83,20 @@ def _listen() -> None:
     if not getattr(_listen, "on", False):
         _listen.on = True  # type: ignore[attr-defined]
         sys.addaudithook(_audited)
-        for name in ("random", "getrandbits", "randbytes"):
-            setattr(random.SystemRandom, name, _counted(getattr(random.SystemRandom, name)))
+        # random has a name of its own for it, by which secrets and NumPy get theirs.
+        os.urandom = random._urandom = _noted(os.urandom)  # type: ignore[attr-defined]
+        random.Random.seed = _noted(random.Random.seed)  # type: ignore[method-assign]
 
 
-def _counted(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of random.SystemRandom, which has no state, that counts what it draws."""
+def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that notes that the system is asked for random numbers: so many, or a seed if none is given."""
 
-    @functools.wraps(method)
-    def draw(self: random.SystemRandom, *args: Any, **named: Any) -> Any:
-        _drawn[id(self)] += 1
-        return method(self, *args, **named)
+    @functools.wraps(function)
+    def draw(given: Any, seed: Any = None, *args: Any, **named: Any) -> Any:
+        if seed is None and named.get("a") is None:
+            for each in _watching:
+                each.drew = True
+        return function(given, *(() if seed is None else (seed,)), *args, **named)
 
     return draw
 
@@ -164,9 +167,7 @@ def _content(value: Any, depth: int = 3) -> Any:
         flat = value.reshape(-1)
         part = flat[:: max(1, flat.size // _LOOKED_AT)]
         return value.shape, repr(part.tolist()) if value.dtype == object else zlib.crc32(part.tobytes())
-    if isinstance(value, random.SystemRandom):
-        return _drawn[id(value)]
-    if isinstance(value, random.Random):
+    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return hash(value.getstate())
     if isinstance(value, np.random.RandomState):
         return repr(value.get_state())
