@@ -278,7 +278,7 @@ def _plain_line(line: str) -> str:
         text = f"%{text}"
     assigned = _ASSIGNED.fullmatch(text)
     if assigned and not _is_python(text):
-        return f"{indent}{assigned['target']} = {_value(assigned['magic'])}"
+        return f"{indent}{assigned['target']} = {_value(assigned['magic'], text)}"
     if text.startswith("!mkdir "):
         text = f"%{text[1:]}"
     if text.startswith("%") and not text.startswith("%%"):
@@ -290,11 +290,17 @@ def _plain_line(line: str) -> str:
     return _comment(line) if text.startswith(("!", "%%")) or _HELP.fullmatch(text) else line
 
 
-def _value(magic: str) -> str:
-    """Return the value of a magic that is assigned: of a timed statement, else an empty output."""
-    name, _, rest = magic[1:].partition(" ")
-    timed = magic.startswith("%") and name == "time" and _is_python(rest.strip())
-    return rest.strip() if timed else f"[]{LEFT_OUT}: {magic}"
+def _value(magic: str, line: str) -> str:
+    """Return the value of a magic that a line assigns: of a timed statement, the folder, a variable, or no output."""
+    name, _, rest = magic.partition(" ")
+    rest = rest.strip()
+    if name == "%time" and _is_python(rest):
+        return rest
+    if name == "%pwd":
+        return f"__import__('os').getcwd(){_WAS}{line}"
+    if name == "%env" and rest.isidentifier():
+        return f"__import__('os').environ[{rest!r}]{_WAS}{line}"
+    return f"[]{LEFT_OUT}: {magic}"
 
 
 def _comment(line: str) -> str:

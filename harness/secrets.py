@@ -52,7 +52,7 @@ def secrets_in(script: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             text = node.value if isinstance(node.value, str) else node.value.decode("utf-8", "replace")
             named = node in names and is_mixed(text) and names_secret(names[node], text)
-            if named or _has_password(text) or SECRET_FORMATS.search(text):
+            if named or _has_secret(text):
                 told.add(node.lineno)
                 yield node.lineno, names.get(node, "") or "a text"
     for token in tokenize.generate_tokens(io.StringIO(script).readline):
@@ -64,11 +64,11 @@ def _has_password(text: str) -> bool:
     return (found := _PASSWORD.search(text)) is not None and not _PLACEHOLDER.fullmatch(found[1])
 
 
-def _has_secret(comment: str) -> bool:
-    """Return whether a comment, such as a command of a notebook that is left out, has what looks like a secret."""
-    pairs = PAIR.finditer(comment)
+def _has_secret(text: str) -> bool:
+    """Return whether a text, or a comment such as a command of a notebook that is left out, has what looks like one."""
+    pairs = PAIR.finditer(text)
     named = any(is_mixed(each["value"]) and names_secret(each["name"], each["value"]) for each in pairs)
-    return named or _has_password(comment) or SECRET_FORMATS.search(comment) is not None
+    return named or _has_password(text) or SECRET_FORMATS.search(text) is not None
 
 
 def _literals(value: ast.expr) -> Iterator[ast.Constant]:

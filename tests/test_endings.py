@@ -95,4 +95,7 @@ def test_what_a_remedy_may_change_by_its_own_text_is_not_compared():
     written = Ending(calls=[did(loss=0.7)], printed=["b"])
     files = replace(written, files={"b": ["1"]}, printed=["b", "b"])
     assert difference(written, files, files, acts=False) == ""
+    exits = Ending(error="sys.exit(3)")
+    assert difference(Ending(), exits, exits, exact=False) == ""
+    assert "fails: sys.exit(3)" in difference(exits, Ending(), Ending(), exact=False)
     assert 'prints "a"' in difference(replace(own, calls=written.calls), written, written, acts=False)

@@ -73,7 +73,7 @@ def test_a_notebook_of_the_script_has_what_was_left_out_and_no_outputs() -> None
 
 
 def test_magics_that_run_as_python_are_magics_again_unless_they_were_changed() -> None:
-    magics = ["%cd ../data", "!mkdir -p a", "%env A=1", "cd b"]
+    magics = ["%cd ../data", "!mkdir -p a", "%env A=1", "cd b", "c = %pwd", "d = %env A"]
     text = script_of(notebook("\n".join(["if x:", *(f"  {line.strip()}" for line in magics)])), PATH)
 
     def source(text: str) -> list[str]:
@@ -211,6 +211,8 @@ def test_what_ipython_replaces_in_a_magic(tmp_path, monkeypatch) -> None:
     printed(plain_cell(cell.replace("'a b'", "'a'")))
     assert Path.cwd() == tmp_path / "a_2" and (tmp_path / "0").is_dir()
     assert os.environ["TFBENCH_TEST"] == "2-3"
+    names = printed(plain_cell("here = %pwd\nset_ = %env TFBENCH_TEST"))
+    assert (names["here"], names["set_"]) == (str(Path.cwd()), "2-3")
 
 
 def test_folders_are_made_and_entered_as_in_a_notebook(

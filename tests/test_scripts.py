@@ -296,7 +296,7 @@ def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, obje
         (
             "A = [\n    1,\n    2,  # two\n]  # end\nB = 1\n",
             {"A": (3, 4)},
-            "A = (3, 4)  # end\n\n\n\nB = 1\n",
+            "A = [3, 4]  # end\n\n\n\nB = 1\n",
         ),
         ('A = """a\nb"""\nB = 1\n', {"A": "x"}, "A = 'x'\n\nB = 1\n"),
         ("größe = 'ä'; B = 1 # ö\n", {"größe": "ü", "B": 2}, "größe = 'ü'; B = 2 # ö\n"),
@@ -309,6 +309,7 @@ def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, obje
             {"A": 3},
             "A = 3\nif B:\n    A = C = 2\n    with D: A = 3\ndef f(A=5):\n    A = 6\n",
         ),
+        ("A = [1]\nB = (1,)\n", {"A": (2, 3), "B": [4]}, "A = [2, 3]\nB = (4,)\n"),
         ("A = '\u2028'\nB = 1\n", {"B": 2}, "A = '\u2028'\nB = 2\n"),
     ],
 )

@@ -384,7 +384,11 @@ def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest
         file.truncate(1)
     with pytest.raises(UsageError, match="more than"):
         engine.require_safe([home], [])
-    LocalEngine(protects=True).require_safe([home], [tmp_path])
+    engine = LocalEngine(protects=True)
+    engine.require_safe([home], [tmp_path])
+    monkeypatch.setattr(tempfile, "tempdir", "/a:b")
+    with pytest.raises(UsageError, match="/a:b, has a colon"):
+        engine.require_safe([home], [])
 
 
 def _beside_script(name: str) -> Path:

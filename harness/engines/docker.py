@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,6 +52,8 @@ _KILL_WAIT_S = 10.0
 # Timeout of requests that an engine answers at once, except that it may wait for a killed container itself.
 _REQUEST_S = 20
 _NOT_RUNNING = 409
+# Harnesses remove a container within seconds after its end.
+_LEFT_AFTER = timedelta(hours=1)
 
 
 class DockerEngine:
@@ -102,13 +105,23 @@ class DockerEngine:
             )
 
     def remove_stale(self) -> None:
-        """Remove containers of killed harnesses."""
+        """Remove containers of killed harnesses, and those that nobody has removed for an hour after their end."""
         with engine_call("list containers"):
             containers = self.client.api.containers(all=True, filters={"label": [OWNER]})
-            owners = {container["Id"]: container["Labels"].get(OWNER, "") for container in containers}
-        for container_id, owner in owners.items():
-            if owner_has_ended(owner):
-                remove_container(self.client, container_id)
+        for container in containers:
+            if owner_has_ended(container["Labels"].get(OWNER, "")) or self._ended_long_ago(container):
+                remove_container(self.client, container["Id"])
+
+    def _ended_long_ago(self, container: Mapping[str, Any]) -> bool:
+        """Return whether a container has ended, and its harness, which may be one that is not seen here, left it."""
+        if container["State"] not in ("exited", "dead"):
+            return False
+        with suppress(*LOST, *UNREADABLE, APIError, KeyError, ValueError):
+            ended = datetime.fromisoformat(
+                self.client.api.inspect_container(container["Id"])["State"]["FinishedAt"]
+            )
+            return datetime.now(UTC) - ended > _LEFT_AFTER
+        return False
 
     def answers(self) -> bool:
         """Return whether the engine answers."""

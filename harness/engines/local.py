@@ -78,7 +78,12 @@ class LocalEngine:
         self._started: set[psutil.Process] = set()
 
     def require_safe(self, folders: Iterable[Path], mounts: Iterable[Path]) -> None:
-        """Raise UsageError if scripts in these folders, with these mounts, could write to the user's files."""
+        """Raise UsageError if scripts in these folders could not run, or write to the user's files by these mounts."""
+        if os.pathsep in (temporary := tempfile.gettempdir()):
+            raise UsageError(
+                f"The folder of temporary files, {temporary}, has a colon in its name, which PYTHONPATH cannot have.",
+                hint="Set TMPDIR to another one.",
+            )
         if self.protects:
             return
         for path in mounts:

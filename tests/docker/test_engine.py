@@ -3,6 +3,7 @@ import os
 import stat
 import subprocess
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,23 @@ def test_entry_point_of_image_is_ignored(engine, run_it, make_spec, base_image):
         assert (exit_.code, log) == (0, "hello\n")
     finally:
         engine.client.api.remove_image(image)
+
+
+def test_a_container_is_removed_some_time_after_its_end_whoever_had_it(engine, monkeypatch):
+    api = engine.client.api
+    unseen = current_owner()._replace(namespaces="pid:[1]")
+    left = api.create_container(BASE, ["true"], labels={OWNER: str(unseen)})["Id"]
+    try:
+        api.start(left)
+        api.wait(left)
+        engine.remove_stale()
+        assert api.inspect_container(left)
+        monkeypatch.setattr("harness.engines.docker._LEFT_AFTER", timedelta())
+        engine.remove_stale()
+        with pytest.raises(NotFound):
+            api.inspect_container(left)
+    finally:
+        remove_container(engine.client, left)
 
 
 def test_stale_containers_are_those_of_ended_harnesses(engine):

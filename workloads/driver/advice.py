@@ -182,9 +182,12 @@ def _of_machine(error: BaseException, text: str) -> str:
 def _of_programs(error: BaseException, left_out: Sequence[str]) -> str:
     """Return which program of a notebook would have made a file, or an output; "" if there is none."""
     programs = [line for line in left_out if re.search("!|^%%(ba)?sh", line) and "install" not in line]
-    outputs = [line for line in programs if re.search(r"\w\s*=\s*!", line)]
-    if isinstance(error, (IndexError, TypeError, ValueError)) and outputs:
-        return f"Programs that a notebook starts are left out: {outputs[0][:80]} is an empty list. Write what it gives."
+    outputs = [line for line in left_out if re.search(r"\w\s*=\s*[!%]", line)]
+    if isinstance(error, (LookupError, TypeError, ValueError, AttributeError, AssertionError)) and outputs:
+        return (
+            "Programs that a notebook starts, and other lines of IPython, are left out: "
+            f"{outputs[0][:80]} is an empty list. Write what it gives."
+        )
     if not isinstance(error, FileNotFoundError) or not programs:
         return ""
     name = Path(os.fsdecode(error.filename)).stem if isinstance(error.filename, (str, bytes)) else ""

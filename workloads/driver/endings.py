@@ -79,7 +79,7 @@ def difference(
     """
     compared = within if exact and own.even else math.inf
     return (
-        _of_errors(own, first, second)
+        _of_errors(own, first, second, compared)
         or next(_of_calls(own, first, second, compared), "")
         or next(_of_prints(own, first, second, compared, acts=acts), "")
         or next(_of_files(own, first, second, compared, acts=acts), "")
@@ -106,14 +106,15 @@ def follows(text: str, line: int) -> bool:
     return any(isinstance(node, active) for each in later for node in ast.walk(each))
 
 
-def _of_errors(own: Ending, first: Ending, second: Ending) -> str:
+def _of_errors(own: Ending, first: Ending, second: Ending, within: float) -> str:
     if not _are_whole(own, first, second) or _same_text(first.error) != _same_text(second.error):
         return ""
     if _same_text(own.error) == _same_text(first.error):
         return ""
     if own.error:
         return f"With it, what follows the training fails: {own.error}"
-    return f"With it, the script no longer ends with its error: {first.error}"
+    # Other numbers may end a script otherwise, as one that exits where its loss is too high.
+    return f"With it, the script no longer ends with its error: {first.error}" if within < math.inf else ""
 
 
 def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:

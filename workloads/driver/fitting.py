@@ -198,6 +198,8 @@ def _cache(call: Call) -> str:
     if watch.found:
         return f"Python in the pipeline changes {watch.found} in each pass, and would in the first only."
     kinds = _kinds_in(before)
+    if watch.drew or any(map(_DRAWING.match, kinds)):
+        return "What lies before the cache draws random numbers, and would in the first pass only."
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
     return _changed_between(call, before, kinds)
@@ -357,13 +359,13 @@ def _compiled(call: Call) -> str:
         return f"The step's Python may read the time ({name}), and would read it once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
-    drawn = _random_states()
-    _traced(call)  # variables are made in the first
+    with Watch(()) as making:
+        _traced(call)  # variables are made in the first
     with Watch([*python, *owners]) as watch:
         first, second = _traced(call), _traced(call)
     if watch.found:
         return f"Python in the step changes {watch.found} each time, and would be run once."
-    if first != second or watch.drew or drawn != _random_states():
+    if first != second or making.drew or watch.drew:
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
 
@@ -389,10 +391,6 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     if changes_any(code) and any(map(_part_of_training(call), found.values())):
         return "what it names of the model"
     return shared(code, found, python, but=())
-
-
-def _random_states() -> list[Any]:
-    return [random.getstate(), repr(np.random.get_state())]
 
 
 def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:

@@ -37,7 +37,8 @@ class Watch:
 
     Attributes:
         found: "" if it is nothing.
-        drew: whether it asked the system for random numbers, as generators without a seed do.
+        drew: whether it drew random numbers of `random` or `numpy.random`, or of the system, as generators without a
+            seed do.
     """
 
     def __init__(self, starts: Sequence[Any]) -> None:
@@ -49,6 +50,7 @@ class Watch:
     def __enter__(self) -> Self:
         _listen()
         self._before = _contents(self._starts)
+        self._states = _random_states()
         self._stdout = sys.stdout
         sys.stdout = _Heard(self._stdout, self)
         _watching.append(self)
@@ -57,11 +59,16 @@ class Watch:
     def __exit__(self, *error: object) -> None:
         _watching.remove(self)
         sys.stdout = self._stdout
+        self.drew = self.drew or self._states != _random_states()
         after = _contents(self._starts)
         changed = [
             name for key, (name, content) in after.items() if self._before.get(key, after[key])[1] != content
         ]
         self.found = next(iter(changed), self.found)
+
+
+def _random_states() -> list[Any]:
+    return [random.getstate(), repr(np.random.get_state())]
 
 
 class _Heard:

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from workloads.cells import place
+from workloads.cells import as_cells, place
 
 Site = tuple[int, int]
 # What the names of scratch folders begin with; see workloads/driver/script.py.
@@ -73,9 +73,9 @@ def is_caught() -> bool:
 
 
 def _catches(text: str, line: int) -> bool:
-    """Return whether a line of a script is in the body of a `try` that catches errors."""
+    """Return whether a line of a script is in the body of a `try` that catches errors, or in a cell that may raise some."""
     with suppress(SyntaxError):
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(as_cells(ast.parse(text), text)):
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
                 kinds = [ast.unparse(each.type) if each.type else "Exception" for each in node.handlers]
                 if not {*kinds} <= _NO_ERRORS:
