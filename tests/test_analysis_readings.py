@@ -73,6 +73,18 @@ def test_other_combinations_and_scripts_are_not_pooled():
     assert speeds(run_of(other), TUNED) == [155]
 
 
+def test_what_one_trial_refuses_does_not_count_in_any():
+    (alone, other) = COMBINED.replace("fix:", "").split("+")
+    refusing = replace(trial_of(1, (BASELINE, 100)), judged={f"fix:{alone}": "It draws."})
+    first = trial_of(
+        0, (BASELINE, 100), (f"fix:{other}", 120), (COMBINED, 150), (BASELINE, 100), (TUNED, 155)
+    )
+    run = run_of(first, refusing)
+    assert speeds(run_of(first), TUNED) == [150, 155]
+    assert speeds(run, TUNED) == speeds(run, COMBINED) == []
+    assert speeds(run, f"fix:{other}") == [120]
+
+
 def test_a_remedy_has_its_gain_times_the_speed_of_the_baseline_in_the_run():
     """The first trial, which alone reads remedies, ran at half the speed of the others."""
     slow = trial_of(0, (BASELINE, 50), (COMBINED, 75), (BASELINE, 50))

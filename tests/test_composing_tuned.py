@@ -23,7 +23,7 @@ A, B, C = "fix:a", "fix:b", "fix:c"
 AB = together((A, B))
 # Seconds from one reading to the next.
 APART_S = 10.0
-DIES = 0.0
+DIES, REFUSED = 0.0, -1.0
 # How a shortened run of the whole script ends whose process dies.
 DIED = "died"
 # How many times as fast as the baseline the readings of a variant are, in order; the last is repeated.
@@ -65,6 +65,10 @@ class Planned:
         times = plan[min(number, len(plan) - 1)]
         if times == DIES:
             os.kill(os.getpid(), signal.SIGKILL)
+        if times == REFUSED:
+            events.write("judged", variant=A, reason="It draws.")
+            events.left_out(variant, "It draws.")
+            return
         at = before.count('"reading"')
         length_s = self._slower**at / times
         middle_s = (at + 1) * APART_S
@@ -222,9 +226,16 @@ def test_tasks_are_the_same_in_a_fresh_interpreter():
 def test_a_remedy_with_which_the_rest_of_the_script_fails_is_none(compose, error):
     events = compose({A: [1.5], B: [1.3], AB: [1.9]}, failing={A: error, AB: error})
     assert tuned(events) == (B,)
-    (refused,) = (each for each in events if each["kind"] == "rehearsed" and each["reason"])
+    (refused,) = (each for each in events if each["kind"] == "judged" and each["reason"])
     assert refused["variant"] == A and "fails" in refused["reason"]
     assert readings(events).count(AB) == 0
+
+
+@pytest.mark.parametrize(
+    "plan", [{A: [3.0, REFUSED]}, {A: [3.0], AB: [3.5, REFUSED]}, {A: [3.0], AB: [REFUSED]}]
+)
+def test_a_remedy_that_any_reading_refuses_is_in_no_script(compose, plan):
+    assert tuned(compose({B: [1.3], **plan})) == (B,)
 
 
 def test_remedies_that_fail_together_only_are_tuned_apart(compose):
@@ -237,8 +248,8 @@ def test_a_script_that_fails_anyway_may_fail(compose):
 
 
 def test_what_an_earlier_trial_found_of_the_rest_is_not_run_again(compose):
-    events = compose({A: [1.5], B: [1.3]}, rehearsed={A: "It fails.", B: ""})
+    events = compose({A: [1.5], B: [1.3]}, judged={A: "It fails.", B: ""})
     assert tuned(events) == (B,)
-    assert not any(each["kind"] in ("ending", "rehearsed") for each in events)
+    assert not any(each["kind"] in ("ending", "judged") for each in events)
     assert [each["reason"] for each in events if each["kind"] == "left-out"] == ["It fails."]
     assert A not in readings(events)

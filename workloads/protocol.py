@@ -213,9 +213,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "variant": (str,), "calls": (list,), "printed": (list,), "files": (dict,), "error": (str,),
         "whole": (bool,), "even": (bool,),
     },
-    # The script's rest was run with remedies: how it differs from what it does as written; "" if it does not. Readings
-    # of a variant that differs do not count.
-    "rehearsed": {"variant": (str,), "reason": (str,)},
+    # Whether remedies may be offered, once the script's rest was run with them or its call has refused them: why not,
+    # or "". No readings with remedies that may not be offered count, alone or with others.
+    "judged": {"variant": (str,), "reason": (str,)},
     # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for
     # the others. Fewer latencies than planned mean that the series was stopped early. For Server,
     # batch_size is the maximum.
@@ -368,7 +368,7 @@ class Spec(Measuring):
         scripts: the script of each variant that measures speed.
         fixes: remedies for the baseline's script: variant -> edits.
         tuned: the remedies that together are tuned, as an earlier trial found; None to find them.
-        rehearsed: variants with which an earlier trial ran the script to its end -> how that differs, "" if not.
+        judged: variants with remedies -> why an earlier trial found that they may not be offered, "" if they may.
         arguments: command-line arguments of the scripts, as they are recorded; see private.
         call: which of the script's calls of `fit` is measured, from 1.
         variants: variants to run; those of the breakdown are made from the baseline's call.
@@ -390,7 +390,7 @@ class Spec(Measuring):
     scripts: Mapping[str, Script]
     fixes: Mapping[str, Fix] = field(default_factory=dict)
     tuned: tuple[str, ...] | None = None
-    rehearsed: Mapping[str, str] = field(default_factory=dict)
+    judged: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     call: int = 1
     variants: tuple[str, ...] = (BASELINE,)

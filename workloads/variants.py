@@ -247,3 +247,13 @@ def standing_for(measured: Iterable[str]) -> set[str]:
 def together(names: Sequence[str]) -> str:
     """Return the variant with several remedies."""
     return FIX.of("+".join(map(FIX.argument, names)))
+
+
+def has_any(fixes: Iterable[str], variants: Iterable[str]) -> bool:
+    """Return whether a script with these remedies has all of one of some variants with remedies.
+
+    >>> has_any(["fix:cache+prefetch"], ["fix:cache"])
+    True
+    """
+    own = {name for each in fixes if FIX.has(each) for name in FIX.argument(each).split("+")}
+    return any(own.issuperset(FIX.argument(each).split("+")) for each in variants if FIX.has(each))

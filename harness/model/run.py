@@ -238,8 +238,7 @@ class Trial:
         started_ns, ended_ns: host CLOCK_MONOTONIC before the container starts and after it ends.
         facts: reported by the container (versions, devices); scalars.
         left_out: planned variant that was not measured -> reason.
-        rehearsed: variant with which the script was run to its end -> how that differs from what it does as written; ""
-            if it does not.
+        judged: variant with remedies -> why they may not be offered; "" if they may.
     """
 
     id: str
@@ -262,7 +261,7 @@ class Trial:
     answers: tuple[Answer, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    rehearsed: Mapping[str, str] = field(default_factory=dict)
+    judged: Mapping[str, str] = field(default_factory=dict)
     gaps: tuple[TelemetryGap, ...] = ()
     telemetry: tuple[Series, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)

@@ -32,6 +32,7 @@ from workloads.protocol import (
     read_events,
 )
 from workloads.readings import Window, overlaps
+from workloads.variants import has_any
 
 MAX_BYTES = 256 << 20
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
@@ -68,7 +69,7 @@ class EventLog:
 
     Attributes:
         left_out: planned variant that could not be measured -> reason.
-        rehearsed: variant with which the script was run to its end -> how that differs from what it does as written.
+        judged: variant with remedies -> why they may not be offered; "" if they may.
         needless: planned variants that the driver skipped.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
@@ -90,7 +91,7 @@ class EventLog:
     requests: list[RequestTimes] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    rehearsed: dict[str, str] = field(default_factory=dict)
+    judged: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)
     readings: dict[str, int] = field(default_factory=dict)
     stops: list[tuple[int, int]] = field(default_factory=list)
@@ -121,7 +122,7 @@ class EventLog:
         return {name: tuple(getattr(self, name)) for name in lists} | {
             "facts": self.facts,
             "left_out": self.left_out,
-            "rehearsed": self.rehearsed,
+            "judged": self.judged,
         }
 
     def _store(self, event: Mapping[str, Any]) -> None:
@@ -149,8 +150,8 @@ class EventLog:
             case "warning":
                 if len(self.warnings) < MAX_WARNINGS:
                     self.warnings.append(event["message"])
-            case "left-out" | "rehearsed":
-                reasons = self.left_out if kind == "left-out" else self.rehearsed
+            case "left-out" | "judged":
+                reasons = self.left_out if kind == "left-out" else self.judged
                 reasons[event["variant"]] = event["reason"]
             case "needless":
                 self.needless.add(event["variant"])
@@ -171,11 +172,11 @@ class EventLog:
         self.steps = [each for each in self.steps if (each.variant, each.reading, each.window) in whole]
 
     def drop_refused(self) -> None:
-        """Drop the readings of remedies with which the rest of the script is another, once all events are there."""
-        refused = {variant: reason for variant, reason in self.rehearsed.items() if reason}
+        """Drop the readings with remedies that may not be offered, once all events are there."""
+        refused = {variant: reason for variant, reason in self.judged.items() if reason}
         self.left_out |= refused
         for name, _ in _LISTS.values():
-            setattr(self, name, [each for each in getattr(self, name) if each.variant not in refused])
+            setattr(self, name, [e for e in getattr(self, name) if not has_any([e.variant], refused)])
 
     def _check_order(self, value: object) -> None:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""

@@ -29,7 +29,7 @@ from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from harness.wording import point_words
 from workloads.protocol import SOAK, Spec
-from workloads.variants import FIX, STAGE, TUNED
+from workloads.variants import FIX, STAGE, TUNED, has_any
 
 # How many times as long as a script the driver may be silent.
 _DRIVER_TIMES = 1.2
@@ -257,16 +257,20 @@ def _label(number: int, required: int, stopping: Stopping) -> str:
 def _continued(job: Job, earlier: Iterable[Trial]) -> Job:
     """Return a job that knows what earlier trials of the same workload and device have found.
 
-    That is which remedies make up tuned, and with which the rest of the script was run.
+    That is which remedies make up tuned, and which may be offered.
     """
     same = [
         each for each in earlier if (each.workload, each.device) == (job.planned.workload, job.planned.device)
     ]
+    judged = {name: reason for each in same for name, reason in each.judged.items()}
+    refused = [name for name, reason in judged.items() if reason]
     found = (
-        script.fixes for each in same for script in each.scripts if script.variant == TUNED and script.fixes
+        script.fixes
+        for each in same
+        for script in each.scripts
+        if script.variant == TUNED and script.fixes and not has_any(script.fixes, refused)
     )
-    rehearsed = {name: reason for each in same for name, reason in each.rehearsed.items()}
-    spec = replace(job.spec, tuned=next(found, job.spec.tuned), rehearsed=rehearsed)
+    spec = replace(job.spec, tuned=next(found, job.spec.tuned), judged=judged)
     return replace(job, spec=spec)
 
 

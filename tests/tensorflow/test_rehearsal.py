@@ -32,7 +32,7 @@ def tried(drive):
         start = text.index("True\n")
         change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
         done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
-        reasons = [each["reason"] for each in done.of("rehearsed")]
+        reasons = [each["reason"] for each in done.of("judged")]
         assert done.of("window", variant=NAME) and done.of("error") == [] and len(reasons) < 2
         return reasons[0] if reasons else None
 

@@ -71,7 +71,7 @@ def test_no_name_of_a_run_has_a_secret(tmp_path: Path, tf_python: Path) -> None:
         code, _, err = bench.finish()
     assert code == 0, err
     found = texts(tmp_path / "runs")
-    assert any('"rehearsed"' in text and '"files":{"***.txt"' in text for text in found.values())
+    assert any('"judged"' in text and '"files":{"***.txt"' in text for text in found.values())
     assert [name for name, text in found.items() if secret in text] == []
 
 

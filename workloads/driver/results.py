@@ -19,7 +19,7 @@ from workloads.protocol import (
     read_events,
 )
 from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, overlaps, timing
-from workloads.variants import BASELINE, CUSTOM_LOOP, Kind, standing_for
+from workloads.variants import BASELINE, CUSTOM_LOOP, Kind, has_any, standing_for
 
 
 class Results:
@@ -79,9 +79,10 @@ class Results:
                 fields = {name: value for name, value in event.items() if name not in ("kind", "variant")}
                 calls = [Did(**each) for each in event["calls"]]
                 self.endings.setdefault(variant, []).append(Ending(**{**fields, "calls": calls}))
-            case "rehearsed" if event["reason"]:
+            case "judged" if event["reason"]:
                 self.left_out[variant] = event["reason"]
-                self._windows.pop(variant, None)
+                for each in [each for each in self._windows if has_any([each], [variant])]:
+                    del self._windows[each]
             case "error":
                 self.errors.append(event["type"])
             case "script":

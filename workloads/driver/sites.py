@@ -73,7 +73,7 @@ def is_caught() -> bool:
 
 
 def _catches(text: str, line: int) -> bool:
-    """Return whether a line of a script is in the body of a `try` that catches errors, or in a cell that may raise some."""
+    """Return whether a line of a script is in a `try` that catches errors, or in a cell that may raise them."""
     with suppress(SyntaxError):
         for node in ast.walk(as_cells(ast.parse(text), text)):
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):

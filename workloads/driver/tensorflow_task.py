@@ -71,7 +71,7 @@ from workloads.protocol import (
     distributes,
     text_of,
 )
-from workloads.variants import BASELINE, FIX, FIXES, STAGES, TUNED, kind_of, measures_speed
+from workloads.variants import BASELINE, FIX, FIXES, STAGES, TUNED, kind_of, measures_speed, together
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -342,6 +342,7 @@ class ScriptRun:
         call.as_written = self._results.params
         for fix in self._task.fixes:
             if reason := misfit(FIX.argument(fix), call):
+                self._events.write("judged", variant=fix, reason=reason)
                 raise ScriptError(reason)
         job = replace(job, alike_by=comparable(self._task.fixes, call))
         if self._task.fixes:
@@ -435,6 +436,8 @@ class ScriptRun:
             self._events.write("unlike", variant=own, reason=script.named(error))
         elif self.measured:
             self._events.left_out(own, script.named(error))
+            if isinstance(error, UnlikeError):
+                self._events.write("judged", variant=together(self._task.fixes), reason=script.named(error))
         planned = self._spec.variants
         if own == BASELINE or (BASELINE not in planned and own in planned) or isinstance(error, NoGpuError):
             report(self._events, error)

@@ -86,7 +86,7 @@ class Trial:
         self._file = results
         self._work = work
         self._endings: list[Ending] = []
-        self._rehearsed: dict[str, str] = {}
+        self._judged: dict[str, str] = {}
         self._processes = Processes(command, results.size, spec.stall_s, self._stopped)
 
     def run(self) -> Results:
@@ -192,7 +192,7 @@ class Trial:
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
         aims = worth_trying(self._spec, results)
-        refused = {name: reason for name, reason in self._spec.rehearsed.items() if reason}
+        refused = {name: reason for name, reason in self._spec.judged.items() if reason}
         for name in refused.keys() & fixes.keys():
             self._events.left_out(name, refused[name])
         worth = [name for name, fix in fixes.items() if fix.aim in aims and name not in refused]
@@ -250,7 +250,8 @@ class Trial:
         That is the best alone, with each other that adds to those before it, unless one alone holds up better.
         """
         kept: Fixes = ()
-        for name in candidates(self._spec.fixes, self._file.read()):
+        refused = len(self._file.read().left_out)
+        for name in candidates(self._spec.fixes, self._file.results):
             tried = self._combined(*kept, name)
             if kept and joins(name, kept) and not self._file.results.read(together(tried)):
                 self._compare([tried])
@@ -265,12 +266,14 @@ class Trial:
         certain = [each for each in finalists if results.read(together(each)) >= _CERTAIN]
         certain.sort(key=lambda each: results.gain(together(each)), reverse=True)
         best = next((each for each in certain if self._holds(each)), ())
+        if not best and len(self._file.read().left_out) > refused:
+            return self._composed()  # of the others
         return best if best and results.gain(together(best)) >= WORTH else ()
 
     def _holds(self, fixes: Fixes) -> bool:
         """Return whether the rest of the script is with these remedies what it is as written; run it, if not yet."""
         variant = together(fixes)
-        known = {**self._spec.rehearsed, **self._rehearsed}
+        known = {**self._spec.judged, **self._judged}
         sites = self._file.read().sites
         if sites and sites[0] and not follows(self._spec.scripts[BASELINE].text, sites[0][-1][0]):
             return True
@@ -286,8 +289,8 @@ class Trial:
                 self._endings.append(self._rehearse(()))
                 reason = compare(*self._endings)
             known = {variant: reason}
-            self._rehearsed |= known
-            self._events.write("rehearsed", variant=variant, reason=known[variant])
+            self._judged |= known
+            self._events.write("judged", variant=variant, reason=known[variant])
         return not known[variant]
 
     def _rehearse(self, fixes: Fixes) -> Ending:
