@@ -736,6 +736,7 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "raise RuntimeError('Failed:\\nHloModule a {\\n}\\n')",
             "RuntimeError: Failed. XLA, with which Keras",
         ),
+        ("open('/usr/share/nothing.csv')", "/usr/share is there, but not that file"),
         ("raise OSError(6, 'No such device or address', '/dev/tty')", "A script has no terminal here"),
         (
             "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\nopen('b/c.csv')",

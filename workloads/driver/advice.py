@@ -217,6 +217,13 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             "Containers see the script's folder only. Give an absolute path, with --mount, or run the script as a "
             "module, -m FOLDER.NAME, from the folder that has both."
         )
+    folder = Path(named).parent
+    made_here = folder.is_relative_to("/tfbench") or folder in (Path("/"), Path("/tmp"))  # noqa: S108
+    if isinstance(error, FileNotFoundError) and folder.is_absolute() and folder.is_dir() and not made_here:
+        return (
+            f"{folder} is there, but not that file: check its name. If --mount names the folder, the engine sees it "
+            f"without the file, as if it is mounted for one process alone. If it does not, add --mount {named}."
+        )
     if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         missing = isinstance(error, FileNotFoundError)
         return (
