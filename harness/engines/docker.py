@@ -104,23 +104,22 @@ class DockerEngine:
                 client=self.client, container_id=container_id, cleanup=cleanup, hidden=spec.hidden
             )
 
-    def remove_stale(self) -> None:
-        """Remove containers of killed harnesses, and those that nobody has removed for an hour after their end."""
+    def remove_stale(self, left_after: timedelta = _LEFT_AFTER) -> None:
+        """Remove containers of killed harnesses, and those that nobody has removed for so long after their end."""
         with engine_call("list containers"):
             containers = self.client.api.containers(all=True, filters={"label": [OWNER]})
-        for container in containers:
-            if owner_has_ended(container["Labels"].get(OWNER, "")) or self._ended_long_ago(container):
-                remove_container(self.client, container["Id"])
+            found = [(each["Id"], each["Labels"].get(OWNER, "")) for each in containers]
+        for container_id, owner in found:
+            if owner_has_ended(owner) or self._ended_before(container_id, datetime.now(UTC) - left_after):
+                remove_container(self.client, container_id)
 
-    def _ended_long_ago(self, container: Mapping[str, Any]) -> bool:
-        """Return whether a container has ended, and its harness, which may be one that is not seen here, left it."""
-        if container["State"] not in ("exited", "dead"):
-            return False
-        with suppress(*LOST, *UNREADABLE, APIError, KeyError, ValueError):
-            ended = datetime.fromisoformat(
-                self.client.api.inspect_container(container["Id"])["State"]["FinishedAt"]
+    def _ended_before(self, container_id: str, time: datetime) -> bool:
+        """Return whether a container has certainly ended before a time."""
+        with suppress(*LOST, *UNREADABLE, APIError):
+            state = self.client.api.inspect_container(container_id)["State"]
+            return bool(
+                state["Status"] in ("exited", "dead") and datetime.fromisoformat(state["FinishedAt"]) < time
             )
-            return datetime.now(UTC) - ended > _LEFT_AFTER
         return False
 
     def answers(self) -> bool:

@@ -186,7 +186,7 @@ def test_entry_point_of_image_is_ignored(engine, run_it, make_spec, base_image):
         engine.client.api.remove_image(image)
 
 
-def test_a_container_is_removed_some_time_after_its_end_whoever_had_it(engine, monkeypatch):
+def test_a_container_is_removed_some_time_after_its_end_whoever_had_it(engine):
     api = engine.client.api
     unseen = current_owner()._replace(namespaces="pid:[1]")
     left = api.create_container(BASE, ["true"], labels={OWNER: str(unseen)})["Id"]
@@ -195,8 +195,7 @@ def test_a_container_is_removed_some_time_after_its_end_whoever_had_it(engine, m
         api.wait(left)
         engine.remove_stale()
         assert api.inspect_container(left)
-        monkeypatch.setattr("harness.engines.docker._LEFT_AFTER", timedelta())
-        engine.remove_stale()
+        engine.remove_stale(left_after=timedelta())
         with pytest.raises(NotFound):
             api.inspect_container(left)
     finally:
