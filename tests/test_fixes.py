@@ -624,10 +624,14 @@ def test_only_the_calls_that_were_made_are_changed() -> None:
 
 
 def test_an_argument_goes_to_the_innermost_call_that_takes_it() -> None:
-    text = "def made(**settings):\n    super().compile(**settings)\nmodel.compile('adam')\n"
+    text = "def made(*given, **settings):\n    super().compile(*given, **settings)\nmodel.compile('adam')\n"
+    chain = [end_of(text, "super().compile(*given, **settings)"), end_of(text, "model.compile('adam')")]
+    changed = applied(text, at_sites(fixes_for(text, "cpu"), [chain]).values())
+    assert "    super().compile(*given, **settings)\nmodel.compile('adam', " in changed
+    text = text.replace("*given, ", "")
     chain = [end_of(text, "super().compile(**settings)"), end_of(text, "model.compile('adam')")]
     changed = applied(text, at_sites(fixes_for(text, "cpu"), [chain]).values())
-    assert "    super().compile(**settings)\nmodel.compile('adam', " in changed
+    assert '    super().compile(**settings | {"' in changed and "model.compile('adam')\n" in changed
 
 
 @pytest.mark.parametrize(

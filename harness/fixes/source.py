@@ -266,10 +266,11 @@ class Source:
         if settings:  # they may have it
             known = self.setting(settings[0], name)
             handed_on = {each.args.kwarg.arg for each in self.functions() if each.args.kwarg}
+            starred = any(isinstance(each, ast.Starred) for each in call.args)  # they may have it too
             if (
                 len(settings) > 1
                 or not isinstance(settings[0], (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Dict))
-                or self.words(settings[0]) in handed_on
+                or (starred and self.words(settings[0]) in handed_on)
                 or (known and self.words(known) == value)
             ):
                 return []
