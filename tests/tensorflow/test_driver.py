@@ -245,7 +245,8 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         HEAD
         + "made(loss=lambda y, z: z * float('nan')).fit(x, y, 8, callbacks=keras.callbacks.TerminateOnNaN())"
     )
-    assert [each["type"] for each in drive(text, variants=[BASELINE], code=1).of("error")] == ["LossError"]
+    (error,) = drive(text, variants=[BASELINE], code=1).of("error")
+    assert error["type"] == "LossError" and "choose that training with --call" in error["message"]
 
 
 @pytest.mark.parametrize(

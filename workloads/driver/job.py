@@ -51,11 +51,6 @@ class Job:
         """Whether the devices are GPUs."""
         return self.spec.device == "gpu"
 
-    @property
-    def beside_whole(self) -> bool:
-        """Whether it is the code as written once more, briefly, beside its whole training."""
-        return self.spec.full and self.meter.brief and self.variant == BASELINE
-
     def metric(self, name: str, value: float) -> None:
         """Write a metric of the variant."""
         self.events.metric(self.variant, name, value)

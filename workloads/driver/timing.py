@@ -119,6 +119,7 @@ class Meter:
     _checked: int = 0
     _finite: int = 0  # samples after which the loss was a number
     _stopped: bool = False
+    _stops_lost: bool = False  # it would end its training without a loss
     _first: tuple[int, int] = (0, 0)
     _paused: int = 0
 
@@ -316,6 +317,7 @@ class Meter:
         if not self._stopped:
             loss = self.loss() if self.loss else None
             self._stopped = loss is None or math.isfinite(loss)
+            self._stops_lost = not self._stopped
 
     def _check_loss(self) -> None:
         if self.loss is None or self._checked == self.steps:
@@ -335,6 +337,12 @@ class Meter:
             return
         raise LossError(
             f"{after}; try a smaller learning rate, float32 instead of half precision, or data without NaN."
+            + (
+                " If the script stops it for that, as a search for a learning rate does, and trains again, choose that "
+                "training with --call."
+                if self._stops_lost
+                else ""
+            )
         )
 
 

@@ -289,7 +289,7 @@ def as_written(job: Job, call: Call) -> Any:
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())
-    if not job.beside_whole:
+    if job.results.metric(job.variant, SAMPLES_TRAINED) is None:  # accuracy is that of the first reading
         job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
     steps, epochs = boundaries.steps_per_epoch, boundaries.epochs_ended
     if boundaries.between_epochs_s is None:
@@ -624,8 +624,6 @@ class _OverError(Exception):
 
 def evaluate(job: Job, call: Call, arguments: Mapping[str, Any]) -> None:
     """Measure accuracy with the arguments of the script's own evaluate, after as many samples as the baseline."""
-    if job.beside_whole:
-        return
     began, model = job.meter.clock(), call.model
     call.use_early_weights()
     given = {**arguments, "verbose": 0, "return_dict": True, "steps": arguments.get("steps")}
