@@ -108,6 +108,10 @@ def prepare_process() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
         elif descriptor and isinstance(stream, io.TextIOWrapper):
+            if isinstance(stream.buffer, io.RawIOBase):
+                # PYTHONUNBUFFERED: it would lose the rest of a text of which a pipe takes a part.
+                stream = open(descriptor, "w", 1, encoding=stream.encoding, closefd=False)  # noqa: SIM115
+                setattr(sys, name, stream)
             # File names and labels may contain characters that the locale cannot encode.
             stream.reconfigure(errors="backslashreplace")
 

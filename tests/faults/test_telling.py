@@ -79,6 +79,21 @@ def test_report_is_written_in_any_environment(
         assert done.returncode == (6 if lost else 0), done.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_ends_early_is_told_and_no_part_of_a_page_is_lost(
+    recorded: Path, unbuffered: str
+) -> None:
+    command = [sys.executable, "-m", "harness", "report", str(recorded), "--format", "html", "--out", "-"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE) as report:
+        assert report.stdout is not None  # a pipe
+        report.stdout.read(10)
+        report.stdout.close()
+        assert report.wait(LIMIT_S) == 141
+    whole = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=True)
+    assert whole.stdout.rstrip().endswith(b"</html>")
+
+
 def test_programs_of_the_system_are_found_whatever_the_path() -> None:
     code = "from harness.cli import prepare_process; prepare_process()"
     output_of(
