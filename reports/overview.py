@@ -300,7 +300,8 @@ def _gains(overview: Sequence[Row]) -> Iterator[str]:
     elif len(overview) == 1 and overview[0].best:
         best = overview[0].best
         name = "its tuned script" if best.variant == TUNED else best.name
-        yield f"{name} makes it {numbers.gain(best.gain)} as fast"
+        alone = "" if best.gain.known else ", by one reading"
+        yield f"{name} makes it {numbers.gain(best.gain)} as fast{alone}"
     else:
         which = "they are" if len(gains) == len(overview) else f"{len(gains)} of {len(overview)} are"
         yield f"with the best change, {which} {_range(gains, numbers.factor)} as fast"

@@ -210,6 +210,9 @@ def test_scripts_are_named_after_the_report(tmp_path):
     here = write_files(tmp_path, {"here/mine.py": "A = 1"}) / "here/mine.py"
     run = with_options(replace(OPTIONS, workloads=("/gone/mine.py",), params={}))
     assert rerun(tmp_path, run, "--check").code == 2
+    contradicting = rerun(tmp_path, run, str(here), "--check")
+    assert contradicting.code == 6 and "which its options do not select" in contradicting.err
+    run = replace(run, planned=tuple(replace(trial, workload="mine") for trial in run.planned))
     assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 

@@ -141,8 +141,13 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     """Report what is left out of a user's notebook, and what of a script should not be in a report.
 
     Raises:
-        UsageError: the script certainly has nothing to measure, or a module with a name that is taken.
+        UsageError: the script certainly has nothing to measure, or a module with a name that is taken, or a path that a
+            page cannot show.
     """
+    if (path := printable(str(entry.path))) != str(entry.path):
+        raise UsageError(
+            f"{path} has characters in its path that cannot be printed, or reorder others.", hint="Rename it."
+        )
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):
         said = (shortened(without_secrets(line), 60) for line in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness import __version__
 from harness.engines import LOCAL, used_engine
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Run, Status
@@ -23,6 +23,7 @@ from harness.run.resolve import Plan, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 from harness.untrusted import printable
+from workloads.protocol import MACHINE
 
 
 def rerun_options(run: Run, here: Options) -> Options:
@@ -82,6 +83,7 @@ def resolve_rerun(run: Run, options: Options) -> Plan:
 
     Raises:
         UsageError, GpuError: this host lacks something that the run needs.
+        StoreError: its plan is not of its options.
     """
     plan = resolve(options)
     devices = options.device.split(",")
@@ -93,6 +95,11 @@ def resolve_rerun(run: Run, options: Options) -> Plan:
         most = max((trial.index for trial in planned), default=0) + 1
         profile = replace(profile, trials=most, max_trials=most)
     used = {trial.workload for trial in planned}
+    if others := used - {MACHINE, *(entry.workload.name for entry in plan.entries)}:
+        raise StoreError(
+            f"The run is damaged: its plan has {printable(min(others), 80)}, which its options do not select.",
+            hint="Restore it from a copy.",
+        )
     entries = tuple(entry for entry in plan.entries if entry.workload.name in used)
     return replace(plan, profile=profile, planned=planned, entries=entries)
 

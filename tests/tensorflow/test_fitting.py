@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import keras
 from contextlib import suppress
 from workloads.driver import script
@@ -34,6 +35,10 @@ def why(remedy, text):
     try:
         return JUDGED
     finally:
+        for each in threading.enumerate():
+            if isinstance(each, threading.Timer):
+                each.cancel()
+                each.join()
         sys.stdout = sys.__stdout__  # which a script may have replaced
         os.dup2(output, 1)
 found = [why(*each) for each in GIVEN]
@@ -178,6 +183,15 @@ LINES = (
     "data = tf.data.TextLineDataset('/tmp/lines.csv').map(lambda a: (tf.ones(4), tf.ones(1))).cache().batch(8)\n"
     "model.fit(data, epochs=2, verbose=0, callbacks=[OWN])\n"
 )
+# A thread of the script beside the training.
+BESIDE = (
+    LINES.replace("OWN", "")
+    .replace(
+        "model.fit",
+        "def late(): {}\nbeside = threading.Timer(600, late)\nbeside.daemon = True\nbeside.start()\nmodel.fit",
+    )
+    .replace("def late", "class Again(threading.Timer): pass\ndef late")
+)
 GENERATED = """
 def rows():
     hard = {}
@@ -304,6 +318,9 @@ CASES = [
     ("prefetch", COUNTS, False),
     ("parallel-map", STEERED.replace("own = Own()", "own = keras.callbacks.History()"), True),
     ("parallel-map", STEERED, False),
+    ("cache", BESIDE.format("open('/tmp/lines.csv', 'a')"), False),
+    ("cache", BESIDE.format("print('alive')"), True),
+    ("cache", BESIDE.format("open('/tmp/lines.csv', 'a')").replace("threading.Timer(600", "Again(600"), False),
     ("many-steps", callbacks(OWN.format("def on_predict_batch_end(self, *of): pass"), "own"), True),
     ("cache", LINES.replace("OWN", "own"), False),
     ("cache", LINES.replace("OWN", ""), True),

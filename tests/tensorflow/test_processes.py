@@ -93,9 +93,9 @@ def test_variants_of_the_breakdown_that_die_leave_the_others(drive):
 
 
 def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
-    done = drive(script("os.abort()", 300), variants=[BASELINE, MODEL_ONLY], code=0, steps=4, windows=200)
+    done = drive(script("os.abort()", 300), variants=[BASELINE, MODEL_ONLY], code=1, steps=4, windows=200)
     assert done.of("window", variant=BASELINE)
-    assert "SIGABRT" in done.of("warning")[0]["message"]
+    assert "SIGABRT" in done.of("error")[0]["message"]
     assert done.of("window", variant=MODEL_ONLY), "made of the call of a fresh run"
     done = drive(HEAD + "import os\nos.abort()\n", variants=[BASELINE, MODEL_ONLY], code=1)
     (error,) = done.of("error")

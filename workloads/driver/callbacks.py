@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -56,7 +57,7 @@ def reads_params(call: Call) -> str:
 
 
 def changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, model: bool = False) -> str:
-    """Return that a callback or metric of the script may change something between epochs; "" if none may.
+    """Return that a callback, thread or metric of the script may change something between epochs; "" if none may.
 
     Args:
         what: which reads `read`, for the message.
@@ -64,13 +65,18 @@ def changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, mod
         names: by which code changes what is not in Python: files, variables.
         model: it reads the model and its layers too.
     """
-    for callback in call.callbacks:
-        name = type(callback).__name__
-        if not is_keras(callback) or name in _RUNNING:
-            kept = (value for key, value in vars(callback).items() if key not in ("_model", "params"))
-            functions = (each for methods in methods_of(type(callback)).values() for each in methods)
-            if found := changes_of([*kept, *functions], read, names, model=call.model if model else None):
-                return f"The callback {name} may change between epochs {what}: by {found}."
+    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
+    # Those of the script run beside the training.
+    for each in (*own, *threading.enumerate()):
+        kept = (value for key, value in vars(each).items() if key not in ("_model", "params"))
+        functions = (each for methods in methods_of(type(each)).values() for each in methods)
+        if found := changes_of([*kept, *functions], read, names, model=call.model if model else None):
+            name = (
+                f"thread {each.name}"
+                if isinstance(each, threading.Thread)
+                else f"callback {type(each).__name__}"
+            )
+            return f"The {name} may change between epochs {what}: by {found}."
     compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
     given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
     for metric in [*call.model.metrics, *tf.nest.flatten(given)]:

@@ -16,6 +16,7 @@ from workloads.protocol import (
     FILLING,
     FIRST_STEP,
     RUN_EAGERLY,
+    SAMPLES_TRAINED,
     read_events,
 )
 from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, overlaps, timing
@@ -155,6 +156,11 @@ class Results:
     def begun_count(self, variant: str) -> int:
         """Return how many readings of a variant have begun."""
         return len(self._windows.get(variant, ()))
+
+    def call_cut_short(self) -> bool:
+        """Return whether the baseline's only reading has begun a call of fit and not come to its end."""
+        trains = bool(self.sites) and not self.params.get("new_tokens")
+        return trains and self.begun_count(BASELINE) == 1 and self.metric(BASELINE, SAMPLES_TRAINED) is None
 
     def disturbed(self, variant: str) -> bool:
         """Return whether processes stood still while a variant was measured."""

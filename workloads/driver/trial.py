@@ -157,7 +157,10 @@ class Trial:
         for variant in lost:
             if results.settled(variant):
                 # Its windows stand; only the rest of it is missing.
-                self._events.warning(f"{variant}: {death.sentence(running, where, measured=True)}")
+                if variant == BASELINE and not self._spec.requests and results.call_cut_short():
+                    self._events.write("error", type=death.kind, message=reason)
+                else:
+                    self._events.warning(f"{variant}: {death.sentence(running, where, measured=True)}")
             else:
                 self._events.left_out(variant, reason)
                 if variant == BASELINE or BASELINE not in self._spec.variants:
