@@ -212,7 +212,12 @@ def test_scripts_are_named_after_the_report(tmp_path):
     assert rerun(tmp_path, run, "--check").code == 2
     contradicting = rerun(tmp_path, run, str(here), "--check")
     assert contradicting.code == 6 and "which its options do not select" in contradicting.err
-    run = replace(run, planned=tuple(replace(trial, workload="mine") for trial in run.planned))
+    run = replace(
+        run,
+        planned=tuple(replace(trial, workload="mine") for trial in run.planned),
+        trials=tuple(replace(trial, workload="mine") for trial in run.trials),
+        workloads=tuple(replace(workload, name="mine") for workload in run.workloads),
+    )
     assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 
