@@ -41,6 +41,7 @@ from workloads.variants import (
     MODEL_ONLY,
     TUNED,
     WITHOUT_EPOCHS,
+    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     Part,
     measures_speed,
@@ -93,6 +94,9 @@ def test_what_one_long_epoch_gave_stands_with_the_advice_that_it_tests(gain, tol
     measured = Estimate(median=middle, low=low, high=high, n=3, unit="ratio")
     ablation = Ablation(variant=WITHOUT_EPOCHS, predicted=None, gain=measured)
     assert plain(advice(replace(finding(Cause.EPOCHS), ablation=ablation))) == told
+    ablation = replace(ablation, variant=WITHOUT_FRAMEWORK)
+    without = told.replace("one long epoch", "the training without any callbacks")
+    assert plain(advice(replace(finding(Cause.EPOCHS), ablation=ablation))) == without
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,14 @@ def test_names_of_parameters_are_no_secrets_with_numbers() -> None:
             resolve(options)
 
 
+@pytest.mark.parametrize("argument", ["a\x1b[31m", "\udcff", "\u202e"])
+def test_an_argument_that_no_report_can_show_is_refused(argument: str) -> None:
+    """A rerun would pass another."""
+    with pytest.raises(UsageError, match="that a report cannot show"):
+        resolve(Options(workloads=("cifar100-mlp",), device="cpu", arguments=(argument,)))
+    assert resolve(Options(workloads=("cifar100-mlp",), device="cpu", arguments=("a\nb" * 9999,)))
+
+
 def test_hidden_values_are_found_however_they_are_quoted() -> None:
     secret = "p\"a's<s&w\\o rd\u00e9\nsecond-line"
     for text in (
@@ -384,8 +392,8 @@ def test_what_looks_like_a_secret_is_in_no_event_but_in_the_change_of_a_script()
     "text",
     [
         "Credentials(user='me', password='{}')", "{{'api_key': '{}', 'x': 1}}", '{{"password": "{}"}}', "password: {}.",
-        "X-Api-Key: {}", "Token = {}", "Credentials(password=b'{}')", "['curl', '--token', '{}', 'x']",
-        "curl --token {} x",
+        "X-Api-Key: {}", "X-Api-Key: ab:{}", "Token = {}", "Credentials(password=b'{}')",
+        "['curl', '--token', '{}', 'x']", "curl --token {} x",
         '{{\\"secret\\": \\"{}\\"}}', "{{'token':\n    '{}'}}", "password='it\\'s {}'",
     ],
 )  # fmt: skip
@@ -399,7 +407,9 @@ def test_values_are_hidden_as_dicts_dataclasses_headers_and_commands_show_them(t
     [
         "KeyError: 'image_1024'", "Missing key: 'image_1024'", "tokens = tokenizer(text, max_length=128)",
         "tokens: 204800", "pass: 12",
-        "token = tokens[i:i+128]", "Wrong password: please try", "--token is required", "key: dense_1/kernel:0",
+        "token = tokens[i:i+128]",
+        "first t2_secret.cpu.0: t2_secret.py:7: The call",
+        "Wrong password: please try", "--token is required", "key: dense_1/kernel:0",
         "{'key_dim': 64}", "KeyError: 'token_embedding_1'", "tokenizer: bert-base-uncased-v2",
         "keys=['image_1', 'label_2']",
     ],

@@ -99,7 +99,7 @@ _QUOTE = r"\\*['\"]"
 # In quotes, or a word that is no call or index.
 _VALUE = (
     rf"(?:b?(?P<quote>{_QUOTE})(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){{1,999}})(?=(?P=quote))"
-    r"|(?P<bare>[\w+/=.~@$!%*#?^-]+(?<![.?!])(?![\w(\[{])))"
+    r"|(?P<bare>(?![\w./-]+\.(?:py|ipynb)\b)[\w+/=.~@$!%*#?^:-]+(?<![.?!:])(?![\w(\[{])))"
 )
 # As dicts, dataclasses, settings and headers show it, and arguments of a command or a list of them.
 _SHOWN_PAIRS = (

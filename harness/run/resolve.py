@@ -280,6 +280,12 @@ def _check_public(options: Options) -> None:
                 f"The value of {printable(name)} is not UTF-8, which container engines need.",
                 hint="Give it encoded, base64 for example, and let the script decode it.",
             )
+    for value in options.arguments:
+        if printable(value, max(3, len(value))) != value:
+            raise UsageError(
+                f"The argument {printable(value, 80)} has characters that a report cannot show.",
+                hint="Pass a plain word, and let the script make the text of it.",
+            )
     for name, value in options.params.items():
         named = names_secret(name, value.replace(",", "")) and re.search("[a-z]", value, re.IGNORECASE)
         if named or without_secrets(value) != value:
