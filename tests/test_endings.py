@@ -75,6 +75,12 @@ def test_what_differs_from_run_to_run_tells_nothing(own, first, second):
     assert difference(own, first, second) == ""
 
 
+def test_long_lines_are_quoted_where_they_differ():
+    long = "loss 1 " * 40
+    said = difference(printed(f"{long}steps 10"), *[printed(f"{long}steps 1")] * 2)
+    assert 'steps 10"; as written, "…' in said and said.endswith('steps 1".') and len(said) < 300
+
+
 def test_what_follows_a_line_that_never_repeats_is_compared():
     runs = [printed(f"run {name}", f"loss {loss}") for name, loss in (("a", 0.5), ("b", 0.7), ("c", 0.7))]
     assert "loss 0.5" in difference(*runs)

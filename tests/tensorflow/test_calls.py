@@ -749,6 +749,25 @@ def test_advice_names_what_happened(drive, text, told):
     assert told.format((HEAD + text).count("\n") + 1) in message
 
 
+@pytest.mark.parametrize(
+    ("given", "offered"), [("verbose=0", True), ("callbacks=each", False), ("**each", False)]
+)
+def test_a_module_with_calls_that_have_callbacks_needs_its_steps_one_by_one(drive, given, offered):
+    helper = "def go(m, x, y):\n    return m.fit(x, y, batch_size=8)\n"
+    helper += f"def other(m, x, each):\n    m.predict(x, {given})\n"
+    text = f"from helper import go\n{HEAD}m = made()\ngo(m, x, y)\n"
+    name = "fix:steps-per-execution"
+    fixes = {
+        key: asdict(fix)
+        for key, fix in fixes_for(text + "m.fit(x, y, batch_size=8)", "cpu").items()
+        if key == name
+    }
+    done = drive(text, files={"helper.py": helper}, variants=[BASELINE, FIXES], fixes=fixes)
+    refused = [each["reason"] for each in done.of("left-out", variant=name)]
+    assert refused == [] if offered else "helper may train or predict too" in refused[0]
+    assert bool(done.of("reading", variant=name)) and bool(done.of("window", variant=name)) == offered
+
+
 def test_names_of_ipython_are_there(drive):
     text = "get_ipython().run_line_magic('matplotlib', 'inline')\nassert 'colab' not in str(get_ipython())\n"
     drive(HEAD + text + "display(made().fit(x, y, 8))\nget_ipython().getoutput('ls')[:1]\n")

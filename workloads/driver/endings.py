@@ -170,7 +170,10 @@ def _of_lines(
 ) -> Iterator[str]:
     """Yield how lines differ from those in both runs as written."""
     for its, one in _other_lines(own, first, second, within):
-        yield f'With it, the script {does} "{_cut(its)}"{where}; as written, "{_cut(one)}".'
+        at = next(
+            (at for at, (a, b) in enumerate(zip(its, one, strict=False)) if a != b), min(len(its), len(one))
+        )
+        yield f'With it, the script {does} "{_cut(its, at)}"{where}; as written, "{_cut(one, at)}".'
     if counted and within < math.inf and len(first) == len(second) != len(own):
         yield f"With it, the script {does} {len(own)} lines{where}; as written, {len(first)}."
 
@@ -228,5 +231,8 @@ def _same_text(text: str) -> str:
     return re.sub(r"\d+", "", text)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def _cut(text: str, at: int) -> str:
+    """Return the part of a long text that has this place."""
+    first = max(0, at - _LONGEST // 2) if at > _LONGEST // 2 and len(text) > _LONGEST else 0
+    before, after = "…" if first else "", "…" if len(text) > first + _LONGEST else ""
+    return f"{before}{text[first : first + _LONGEST]}{after}"

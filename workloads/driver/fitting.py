@@ -6,6 +6,7 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 
 from __future__ import annotations
 
+import ast
 import copy
 import datetime
 import dis
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -106,7 +108,7 @@ def _xla(call: Call) -> str:
 
 
 def _steps_per_execution(call: Call) -> str:
-    if module := _working_beside():
+    if module := _working_beside(call):
         return f"{module} may train or predict too, with callbacks that act around each batch."
     given = call.arguments.get("steps_per_epoch" if call.trains else "steps")
     if call.epoch.ends and call.epoch.batches is None and not given:
@@ -120,16 +122,19 @@ def _steps_per_execution(call: Call) -> str:
     return _read_output(call) or around_batches(call)
 
 
-def _working_beside() -> str:
-    """Return the name of a module next to the script that calls fit, evaluate or predict; "" if none does."""
+def _working_beside(call: Call) -> str:
+    """Return the name of a module next to the script with another call of Keras that has callbacks; "" if none has."""
     for name, module in [*sys.modules.items()]:
-        with suppress(OSError, TypeError):
-            if (
-                name != "__main__"
-                and is_own(name)
-                and re.search(r"\.(fit|evaluate|predict)\(", inspect.getsource(module))
-            ):
-                return name
+        with suppress(OSError, TypeError, SyntaxError):
+            if name == "__main__" or not is_own(name):
+                continue
+            for node in ast.walk(ast.parse(inspect.getsource(module))):
+                match node:
+                    case ast.Call(func=ast.Attribute(attr="fit" | "evaluate" | "predict"), keywords=given):
+                        lines = range(node.lineno, (node.end_lineno or 0) + 1)
+                        places = [f"{Path(str(module.__file__)).name}:{line}" for line in lines]
+                        if call.place not in places and {"callbacks", None} & {each.arg for each in given}:
+                            return name
     return ""
 
 
