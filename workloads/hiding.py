@@ -207,8 +207,8 @@ def _in_base(content: bytes, encode: Callable[[bytes], bytes], bits: int) -> Ite
 
 def names_secret(name: str, value: str = "") -> bool:
     """Return whether a name of a variable, an option or a constant is one of a secret, which has this value."""
-    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
-    if _STRONG.search("".join(words)):
+    words = _words(name)
+    if _is_strong(words):
         return True
     if words and (words[-1] in _OF_OTHERS or (words[0] in _OF_NUMBERS and value.isdecimal())):
         return False
@@ -218,19 +218,19 @@ def names_secret(name: str, value: str = "") -> bool:
 def without_secrets(text: str) -> str:
     """Remove user names and passwords from addresses, values with names of secrets, and what looks like a secret."""
 
+    def meant(name: str, value: str) -> bool:
+        return not _OF_HINTS.fullmatch(value) and names_secret(name, value)
+
     def pair(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"]
-        meant = not _OF_HINTS.fullmatch(value) and names_secret(name, value)
-        return f"{name}={HIDDEN}" if meant and (is_mixed(value) or not _is_loose(name)) else found[0]
+        hides = meant(name, value) and (is_mixed(value) or not _is_loose(name))
+        return f"{name}={HIDDEN}" if hides else found[0]
 
     def shown(found: re.Match[str]) -> str:
         name, sign, value = found["name"], found["sign"], found["quoted"] or found["bare"]
-        if value == HIDDEN or _OF_HINTS.fullmatch(value) or not names_secret(name, value):
-            return found[0]
         clear = is_mixed(value) and not (_is_loose(name) and sign.strip() == ":")
-        if clear or (found["quoted"] and not _is_weak(name)):
-            return found[0].removesuffix(value) + HIDDEN
-        return found[0]
+        hides = meant(name, value) and (clear or (found["quoted"] and _is_strong(_words(name))))
+        return found[0].removesuffix(value) + HIDDEN if hides else found[0]
 
     text = PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
     for pattern in _SHOWN_PAIRS:
@@ -238,12 +238,16 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def _is_weak(name: str) -> bool:
-    return not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
+def _is_strong(words: Iterable[str]) -> bool:
+    return _STRONG.search("".join(words)) is not None
 
 
 def _is_loose(name: str) -> bool:
-    return _is_weak(name) and _LOOSE.search(name) is not None
+    return not _is_strong(_words(name)) and _LOOSE.search(name) is not None
 
 
 def is_mixed(text: str) -> bool:

@@ -249,6 +249,11 @@ def together(names: Sequence[str]) -> str:
     return FIX.of("+".join(map(FIX.argument, names)))
 
 
+def refused(judged: Mapping[str, str]) -> dict[str, str]:
+    """Return the variants with remedies that may not be offered, with the reason, of those that were judged."""
+    return {variant: reason for variant, reason in judged.items() if reason}
+
+
 def has_any(fixes: Iterable[str], variants: Iterable[str]) -> bool:
     """Return whether a script with these remedies has all of one of some variants with remedies.
 

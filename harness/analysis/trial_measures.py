@@ -18,7 +18,16 @@ from harness.model.analysis import MIN_TRIALS, Key
 from harness.model.run import Run, Trial
 from workloads.protocol import BETWEEN_EPOCHS, MACHINE, PROBES
 from workloads.readings import between_epochs_s, by_reading, gains, timing
-from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, has_any, measures_speed, together
+from workloads.variants import (
+    BASELINE,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    TUNED,
+    has_any,
+    measures_speed,
+    refused,
+    together,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +93,10 @@ def measures(run: Run, beside: Disturbed) -> Measures:
         calm = [undisturbed(trial, beside.get(trial.id, ())) for trial in trials]
         baseline = measured(trials, BASELINE)
         of_speed = [each for each in measured(calm, BASELINE) if each.trial.id not in slow]
-        refused = [name for trial in trials for name, reason in trial.judged.items() if reason]
+        dropped = {name for trial in trials for name in refused(trial.judged)}
         fixes = {each.variant: each.fixes for trial in trials for each in trial.scripts}
         for variant in dict.fromkeys(window.variant for trial in trials for window in trial.windows):
-            if has_any(fixes.get(variant, [variant]), refused):
+            if has_any(fixes.get(variant, [variant]), dropped):
                 continue  # another trial may have measured them before
             found = measured(calm, variant)
             if measures_speed(variant):

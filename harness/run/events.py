@@ -32,7 +32,7 @@ from workloads.protocol import (
     read_events,
 )
 from workloads.readings import Window, overlaps
-from workloads.variants import has_any
+from workloads.variants import has_any, refused
 
 MAX_BYTES = 256 << 20
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
@@ -173,10 +173,10 @@ class EventLog:
 
     def drop_refused(self) -> None:
         """Drop the readings with remedies that may not be offered, once all events are there."""
-        refused = {variant: reason for variant, reason in self.judged.items() if reason}
-        self.left_out |= refused
+        dropped = refused(self.judged)
+        self.left_out |= dropped
         for name, _ in _LISTS.values():
-            setattr(self, name, [e for e in getattr(self, name) if not has_any([e.variant], refused)])
+            setattr(self, name, [e for e in getattr(self, name) if not has_any([e.variant], dropped)])
 
     def _check_order(self, value: object) -> None:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""

@@ -113,7 +113,7 @@ def prepare(
     if isinstance(engine, DockerEngine):
         check_mountable(plan.options.out, "Rename it, or choose another folder with --out.")
         check_mountable(paths.cache, "Rename it, or choose another folder with TFBENCH_CACHE.")
-        for folder in (*(entry.folder for entry in plan.entries), *plan.options.mounts):
+        for folder in (paths.checkout, *plan.options.mounts):  # those of scripts are printable
             check_mountable(folder)
     engine.remove_stale()
     remove_abandoned(paths.cache)

@@ -281,7 +281,7 @@ def _check_public(options: Options) -> None:
                 hint="Give it encoded, base64 for example, and let the script decode it.",
             )
     for value in options.arguments:
-        if printable(value, max(3, len(value))) != value:
+        if printable(value) != value:
             raise UsageError(
                 f"The argument {printable(value, 80)} has characters that a report cannot show.",
                 hint="Pass a plain word, and let the script make the text of it.",

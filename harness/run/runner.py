@@ -29,7 +29,7 @@ from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from harness.wording import point_words
 from workloads.protocol import SOAK, Spec
-from workloads.variants import FIX, STAGE, TUNED, has_any
+from workloads.variants import FIX, STAGE, TUNED, has_any, refused
 
 # How many times as long as a script the driver may be silent.
 _DRIVER_TIMES = 1.2
@@ -263,12 +263,11 @@ def _continued(job: Job, earlier: Iterable[Trial]) -> Job:
         each for each in earlier if (each.workload, each.device) == (job.planned.workload, job.planned.device)
     ]
     judged = {name: reason for each in same for name, reason in each.judged.items()}
-    refused = [name for name, reason in judged.items() if reason]
     found = (
         script.fixes
         for each in same
         for script in each.scripts
-        if script.variant == TUNED and script.fixes and not has_any(script.fixes, refused)
+        if script.variant == TUNED and script.fixes and not has_any(script.fixes, refused(judged))
     )
     spec = replace(job.spec, tuned=next(found, job.spec.tuned), judged=judged)
     return replace(job, spec=spec)
@@ -300,9 +299,9 @@ def _excess(folder: TrialFolder, tail: EventTail, max_files: int) -> tuple[Statu
     Other files that disappear meanwhile are ignored.
     """
     out = folder.out.resolve()
-    if not out.is_dir() or (tail.offset and not folder.events.exists()):
-        what = "events.jsonl" if out.is_dir() else "folder"
-        text = f"Somebody removed or moved the trial's {what}. Leave it there until the run has ended."
+    lost = not folder.events.exists() and tail.offset > 0
+    if gone := "folder" if not out.is_dir() else "events.jsonl" if lost else "":
+        text = f"Somebody removed or moved the trial's {gone}. Leave it there until the run has ended."
         return Status.FAILED, text
     size = number = 0
     with suppress(OSError):

@@ -447,9 +447,8 @@ def with_values(text: str, values: Mapping[str, Any]) -> str:
         assert node.end_lineno is not None and node.end_col_offset is not None  # parsed from a text
         first, last = node.lineno - 1, node.end_lineno - 1
         before, after = lines[first].encode()[: node.col_offset], lines[last].encode()[node.end_col_offset :]
-        literal: Any = value
-        if isinstance(value, (list, tuple)):
-            literal = [*value] if isinstance(node, ast.List) else tuple(value)
+        made = list if isinstance(node, ast.List) else tuple
+        literal = made(value) if isinstance(value, (list, tuple)) else value
         lines[first : last + 1] = [
             before.decode() + repr(literal) + after.decode(), *[""] * (last - first)
         ]  # fmt: skip

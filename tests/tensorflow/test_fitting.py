@@ -184,13 +184,10 @@ LINES = (
     "model.fit(data, epochs=2, verbose=0, callbacks=[OWN])\n"
 )
 # A thread of the script beside the training.
-BESIDE = (
-    LINES.replace("OWN", "")
-    .replace(
-        "model.fit",
-        "def late(): {}\nbeside = threading.Timer(600, late)\nbeside.daemon = True\nbeside.start()\nmodel.fit",
-    )
-    .replace("def late", "class Again(threading.Timer): pass\ndef late")
+BESIDE = LINES.replace("OWN", "").replace(
+    "model.fit",
+    "class Again(threading.Timer): pass\ndef late(): {}\n"
+    "beside = threading.Timer(600, late)\nbeside.daemon = True\nbeside.start()\nmodel.fit",
 )
 GENERATED = """
 def rows():

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import commonprefix
 
 # What is no difference near zero.
 _LEAST = 1e-3
@@ -170,9 +171,7 @@ def _of_lines(
 ) -> Iterator[str]:
     """Yield how lines differ from those in both runs as written."""
     for its, one in _other_lines(own, first, second, within):
-        at = next(
-            (at for at, (a, b) in enumerate(zip(its, one, strict=False)) if a != b), min(len(its), len(one))
-        )
+        at = len(commonprefix((its, one)))  # noqa: RUF071 - of texts
         yield f'With it, the script {does} "{_cut(its, at)}"{where}; as written, "{_cut(one, at)}".'
     if counted and within < math.inf and len(first) == len(second) != len(own):
         yield f"With it, the script {does} {len(own)} lines{where}; as written, {len(first)}."
@@ -233,6 +232,6 @@ def _same_text(text: str) -> str:
 
 def _cut(text: str, at: int) -> str:
     """Return the part of a long text that has this place."""
-    first = max(0, at - _LONGEST // 2) if at > _LONGEST // 2 and len(text) > _LONGEST else 0
+    first = max(0, at - _LONGEST // 2) if len(text) > _LONGEST else 0
     before, after = "…" if first else "", "…" if len(text) > first + _LONGEST else ""
     return f"{before}{text[first : first + _LONGEST]}{after}"

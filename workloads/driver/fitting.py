@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -50,6 +49,7 @@ from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
 from workloads.driver.reached import codes, is_own, reached
+from workloads.driver.sites import where
 
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
@@ -126,16 +126,24 @@ def _working_beside(call: Call) -> str:
     """Return the name of a module next to the script with another call of Keras that has callbacks; "" if none has."""
     for name, module in [*sys.modules.items()]:
         with suppress(OSError, TypeError, SyntaxError):
-            if name == "__main__" or not is_own(name):
-                continue
-            for node in ast.walk(ast.parse(inspect.getsource(module))):
-                match node:
-                    case ast.Call(func=ast.Attribute(attr="fit" | "evaluate" | "predict"), keywords=given):
-                        lines = range(node.lineno, (node.end_lineno or 0) + 1)
-                        places = [f"{Path(str(module.__file__)).name}:{line}" for line in lines]
-                        if call.place not in places and {"callbacks", None} & {each.arg for each in given}:
-                            return name
+            text = inspect.getsource(module) if name != "__main__" and is_own(name) else ""
+            calls = filter(_has_callbacks, ast.walk(ast.parse(text)))
+            if any(call.place not in _places(each, str(module.__file__)) for each in calls):
+                return name
     return ""
+
+
+def _has_callbacks(node: ast.AST) -> bool:
+    """Return whether a node is a call of fit, evaluate or predict that has callbacks, or may have."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="fit" | "evaluate" | "predict"), keywords=given):
+            return not {"callbacks", None}.isdisjoint(each.arg for each in given)
+    return False
+
+
+def _places(node: Any, file: str) -> set[str]:
+    """Return the places of the lines of a node of a file."""
+    return {where(file, line) for line in range(node.lineno, node.end_lineno + 1)}
 
 
 def _many_steps(call: Call) -> str:

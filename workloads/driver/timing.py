@@ -118,8 +118,7 @@ class Meter:
     _steady: int = 0
     _checked: int = 0
     _finite: int = 0  # samples after which the loss was a number
-    _stopped: bool = False
-    _stops_lost: bool = False  # it would end its training without a loss
+    _stopped: bool | None = None  # whether the loss is a number where the script would end its training
     _first: tuple[int, int] = (0, 0)
     _paused: int = 0
 
@@ -317,7 +316,6 @@ class Meter:
         if not self._stopped:
             loss = self.loss() if self.loss else None
             self._stopped = loss is None or math.isfinite(loss)
-            self._stops_lost = not self._stopped
 
     def _check_loss(self) -> None:
         if self.loss is None or self._checked == self.steps:
@@ -340,7 +338,7 @@ class Meter:
             + (
                 " If the script stops it for that, as a search for a learning rate does, and trains again, choose that "
                 "training with --call."
-                if self._stops_lost
+                if self._stopped is False
                 else ""
             )
         )

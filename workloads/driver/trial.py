@@ -17,7 +17,7 @@ from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
 from workloads.protocol import TOLERANCE, WORTH, Aim, EventWriter, Spec
-from workloads.variants import BASELINE, FIX, FIXES, MODEL_ONLY, TUNED, measures_speed, together
+from workloads.variants import BASELINE, FIX, FIXES, MODEL_ONLY, TUNED, measures_speed, refused, together
 
 # Remedies between two readings of the baseline that they are compared with.
 _BETWEEN_REFERENCES = 3
@@ -195,10 +195,10 @@ class Trial:
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
         aims = worth_trying(self._spec, results)
-        refused = {name: reason for name, reason in self._spec.judged.items() if reason}
-        for name in refused.keys() & fixes.keys():
-            self._events.left_out(name, refused[name])
-        worth = [name for name, fix in fixes.items() if fix.aim in aims and name not in refused]
+        known = refused(self._spec.judged)
+        for name in known.keys() & fixes.keys():
+            self._events.left_out(name, known[name])
+        worth = [name for name, fix in fixes.items() if fix.aim in aims and name not in known]
         if not worth:
             self._events.needless(FIXES, "no remedy is aimed at a part of this step")
             return
@@ -253,7 +253,7 @@ class Trial:
         That is the best alone, with each other that adds to those before it, unless one alone holds up better.
         """
         kept: Fixes = ()
-        refused = len(self._file.read().left_out)
+        left_out = len(self._file.read().left_out)
         for name in candidates(self._spec.fixes, self._file.results):
             tried = self._combined(*kept, name)
             if kept and joins(name, kept) and not self._file.results.read(together(tried)):
@@ -269,7 +269,7 @@ class Trial:
         certain = [each for each in finalists if results.read(together(each)) >= _CERTAIN]
         certain.sort(key=lambda each: results.gain(together(each)), reverse=True)
         best = next((each for each in certain if self._holds(each)), ())
-        if not best and len(self._file.read().left_out) > refused:
+        if not best and len(self._file.read().left_out) > left_out:
             return self._composed()  # of the others
         return best if best and results.gain(together(best)) >= WORTH else ()
 
