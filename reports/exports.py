@@ -63,7 +63,7 @@ def render_github(analysis: Analysis) -> str:
                 "unit": "samples/s",
                 "value": result.throughput.median,
                 "range": numbers.spread(result.throughput),
-                "extra": f"batch {result.batch_size}, trials {result.throughput.n}, run {run_id}",
+                "extra": f"batch {result.batch_size}, readings {result.readings}, run {run_id}",
             }
             for case, variant, result in analysis.variants
         ]
@@ -116,7 +116,8 @@ def openmetrics_text(samples: Iterable[MetricSample]) -> str:
 
 
 def _gauges(result: VariantResult) -> Iterator[tuple[str, float]]:
-    yield "trials", result.throughput.n
+    yield "trials", len(result.trial_ids)
+    yield "readings", result.readings
     for name, value in (
         ("samples_per_second", result.throughput),
         ("step_seconds", result.step_time),
@@ -201,7 +202,8 @@ def _variant_row(
 ) -> Iterator[tuple[str, Any]]:
     yield from _run_cells(analysis)
     yield from {"workload": case.workload, "device": case.device, "variant": variant}.items()
-    yield "trials", result.throughput.n
+    yield "trials", len(result.trial_ids)
+    yield "readings", result.readings
     yield from _estimate("samples_per_s", result.throughput)
     yield from _estimate("step_s", result.step_time)
     yield "batch_size", result.batch_size
@@ -235,7 +237,7 @@ def _variant_row(
 def _capability_row(analysis: Analysis, capability: Capability) -> Iterator[tuple[str, Any]]:
     yield from _run_cells(analysis)
     yield from {"workload": MACHINE, "device": capability.device, "variant": capability.name}.items()
-    yield "trials", capability.value.n
+    yield "readings", capability.value.n
     yield from _estimate("capability", capability.value)
     yield "capability_unit", capability.value.unit
     yield "data_sheet", capability.sheet

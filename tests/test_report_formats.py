@@ -55,6 +55,7 @@ def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
         assert float(row["samples_per_s"]) == each.throughput.median
         assert (row["samples_per_s_low"] == "") == (each.throughput.n == 1)
         assert row["trial_ids"] == harmless(" ".join(each.trial_ids))
+        assert (int(row["trials"]), int(row["readings"])) == (len(each.trial_ids), each.readings)
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ def test_a_quantity_has_one_value_in_all_formats(name: str, tmp_path: Path) -> N
     for row, document, page in zip(written, stored, shown, strict=True):
         rate, step_s = float(row["samples_per_s"]), float(row["step_s"])
         low, high = (float(row[f"samples_per_s_{end}"] or rate) for end in ("low", "high"))
-        said = speed(Estimate(median=rate, low=low, high=high, n=int(row["trials"]), unit="samples/s"))
+        said = speed(Estimate(median=rate, low=low, high=high, n=int(row["readings"]), unit="samples/s"))
         assert (document["throughput"]["median"], document["step_time"]["median"]) == (rate, step_s)
         assert page[1:4] == [said, row["batch_size"], numbers.duration(step_s)]
         joules = row["energy_j_per_sample"]
