@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,26 @@ def test_a_signal_ends_any_command_with_a_message(number):
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "tfbench: Interrupted.\nTry: Run the same command again.\n"
+
+
+@pytest.mark.parametrize(
+    ("ignored", "code"), [("--default-signal=INT", -signal.SIGINT), ("--ignore-signal=INT", 0)]
+)
+def test_an_interrupt_among_the_imports_ends_the_program_unless_it_is_ignored(ignored, code):
+    script = (
+        "import importlib.metadata, os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'harness.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "(program,) = importlib.metadata.entry_points(group='console_scripts', name='tfbench')\n"
+        "sys.argv[1:] = ['--version']\n"
+        "program.load()()"
+    )
+    done = subprocess.run(
+        ["env", ignored, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 class TestUsageErrors:
