@@ -338,14 +338,14 @@ def _environment(rest: str) -> str:
 
 
 def _change_folder(rest: str) -> str:
-    """Return what changes the folder: IPython stays where it is if there is none."""
-    if not rest:
+    """Return what changes the folder: IPython stays where it is if there is none, and goes back for "-"."""
+    text, os = _unquoted(rest.removeprefix("-q ")), "__import__('os')"
+    if not text or (text.startswith("-") and text != "-"):
         return ""
-    text = _unquoted(rest.removeprefix("-q "))
-    folder = (
-        f"__import__('os').path.expanduser({_expanded(text)})" if text.startswith("~") else _expanded(text)
-    )
-    return f"with __import__('contextlib').suppress(OSError): __import__('os').chdir({folder})"
+    folder = f"{os}.path.expanduser({_expanded(text)})" if text.startswith("~") else _expanded(text)
+    folder = f"{os}.environ.get('OLDPWD', was)" if text == "-" else folder
+    change = f"({os}.chdir({folder}), {os}.environ.update(OLDPWD=was))"
+    return f"with __import__('contextlib').suppress(OSError): [{change} for was in [{os}.getcwd()]]"
 
 
 def _make_folders(rest: str) -> str:

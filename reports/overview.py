@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +22,12 @@ from harness.model.analysis import (
 from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
+from harness.model.workload import Workload
 from harness.notebooks import notebook_of
 from reports import numbers
 from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of
 from workloads.cells import NOTEBOOK
-from workloads.protocol import TENSORFLOW
 from workloads.variants import BASELINE, TUNED, variant_name
 
 # A service at this share of its device's speed, or more, is limited by its device.
@@ -371,7 +372,9 @@ class Ladder:
     Attributes:
         file, script: name and text of the tuned script; "" without one.
         notebook: the tuned script as a notebook, if the script was one; else "".
-        command: runs the tuned script in the image that measured it; "" without an image.
+        package: the folder of the package in which the tuned script is a module; "" if it is none.
+        command: runs the tuned script, in the folder that has its package if it is a module.
+        in_image: the same in the image that measured it; "" without an image.
         components: further files that the tuned script imports: name -> text.
         accuracies: baseline and tuned if the accuracy of both is known, else {}.
         parts: the remedies that tuned consists of, by name; () for a script of its own.
@@ -383,7 +386,9 @@ class Ladder:
     file: str = ""
     script: str = ""
     notebook: str = ""
+    package: str = ""
     command: str = ""
+    in_image: str = ""
     parts: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
     accuracies: Mapping[str, VariantResult] = field(default_factory=dict)
@@ -397,13 +402,12 @@ def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
 
 def _ladder(analysis: Analysis, row: Row) -> Ladder:
     tuned = _scripts(analysis, row.case).get(TUNED)
-    components = (
-        workload.components for workload in analysis.run.workloads if workload.name == row.case.workload
-    )
+    known = (workload for workload in analysis.run.workloads if workload.name == row.case.workload)
+    workload = next(known, Workload(name=row.case.workload))
     script = tuned.text if tuned else ""
-    used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
-    files = (workload.file for workload in analysis.run.workloads if workload.name == row.case.workload)
-    is_notebook = next(files, "").endswith(NOTEBOOK)
+    used = {file: text for file, text in workload.components.items() if file.removesuffix(".py") in script}
+    is_notebook = workload.file.endswith(NOTEBOOK)
+    command = _command(analysis, workload) if tuned and not is_notebook else ""
     step = next((step for step in row.changes if step.variant == TUNED), None)
     if tuned and tuned.fixes and step and step.gain.median < 1:
         step = None  # what gained in one reading did not in more
@@ -411,10 +415,12 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         row=row,
         steps=tuple(step for step in row.changes if step.variant != TUNED),
         tuned=step,
-        file=f"{row.case.workload}-tuned.py" if tuned else "",
+        file=_tuned_file(workload) if tuned else "",
         script=script,
         notebook=notebook_of(script) if tuned and is_notebook else "",
-        command=_command(analysis, row) if tuned and not is_notebook else "",
+        package="/".join(workload.module.split(".")[:-1]),
+        command=command,
+        in_image=_in_image(analysis, workload, row, command) if command else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=used,
         accuracies=_accuracies(row.case),
@@ -428,15 +434,25 @@ def _accuracies(case: CaseResult) -> Mapping[str, VariantResult]:
     return found if known and len(found) == 2 else {}
 
 
-def _command(analysis: Analysis, row: Row) -> str:
-    """Return the command that runs the tuned script of a row in its image, in the current folder."""
-    declared = (workload.image for workload in analysis.run.workloads if workload.name == row.case.workload)
-    target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.case.device))
+def _tuned_file(workload: Workload) -> str:
+    return f"{workload.name}-tuned.py"
+
+
+def _command(analysis: Analysis, workload: Workload) -> str:
+    """Return the command that runs the tuned script with the arguments of the run."""
+    file = _tuned_file(workload)
+    package = workload.module.rpartition(".")[0]
+    program = ["-m", f"{package}.{file.removesuffix('.py')}"] if package else [file]
+    return shlex.join(["python3", *program, *analysis.run.manifest.options.arguments])
+
+
+def _in_image(analysis: Analysis, workload: Workload, row: Row, command: str) -> str:
+    """Return the command that runs another one in the image of a row, in the current folder; "" without an image."""
+    target = target_for(workload.image, gpu=is_gpu(row.case.device))
     image = next((image.reference for image in analysis.run.manifest.images if image.target == target), "")
     gpus = " --gpus all" if is_gpu(row.case.device) else ""
     return (
-        f'docker run --rm{gpus} --user "$(id -u):$(id -g)" -e HOME=/tmp -v "$PWD":/work -w /work {image} python3 '
-        f"{row.case.workload}-tuned.py"
+        f'docker run --rm{gpus} --user "$(id -u):$(id -g)" -e HOME=/tmp -v "$PWD":/work -w /work {image} {command}'
         if image
         else ""
     )

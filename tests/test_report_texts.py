@@ -19,7 +19,7 @@ from harness.model.analysis import (
     Precision,
     StepTime,
 )
-from harness.model.run import Status
+from harness.model.run import Status, VariantScript
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
@@ -33,9 +33,10 @@ from reports.messages import (
     repeat,
     trust,
 )
-from reports.overview import Row, Step, operating_point, rows, verdict
+from reports.overview import Row, Step, ladders, operating_point, rows, verdict
+from reports.page import render_html
 from tests import builders, special_runs
-from tests.report_pages import analysis
+from tests.report_pages import Document, analysis
 from workloads.variants import (
     BASELINE,
     MODEL_ONLY,
@@ -189,6 +190,38 @@ def test_the_factors_of_a_tuned_script_multiply_to_its_gain() -> None:
     row = row_with(first, all_)
     assert row.path[0][0] == "fix:xla"
     assert math.prod(factor for _, factor in row.path) == pytest.approx(211.0)
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "command"),
+    [
+        ("", "", "python3 cifar100-mlp-tuned.py --rate 'a b'"),
+        ("zoo.apes.train", "zoo/apes", "python3 -m zoo.apes.cifar100-mlp-tuned --rate 'a b'"),
+    ],
+)
+def test_a_saved_script_has_the_command_that_runs_it(module: str, package: str, command: str) -> None:
+    run = builders.cpu_run(trials=1)
+    options = replace(run.manifest.options, arguments=("--rate", "a b"))
+    script = VariantScript(variant=TUNED, diff="", text="import many_steps", fixes=())
+    components = {"many_steps.py": "x = 1"}
+    run = replace(
+        run,
+        manifest=replace(run.manifest, options=options),
+        trials=tuple(replace(trial, scripts=(script,)) for trial in run.trials),
+        workloads=tuple(replace(each, module=module, components=components) for each in run.workloads),
+    )
+    result = analyse(run)
+    (ladder,) = ladders(result, rows(result))
+    assert (ladder.package, ladder.command) == (package, command)
+    assert ladder.in_image.startswith("docker run") and ladder.in_image.endswith(command)
+    text = Document(render_html(result, code="")).text.replace(numbers.SPACE, " ")
+    above = "in the folder that has zoo"
+    where = (
+        f"Save it in zoo/apes , many_steps.py {above} , and run it {above} :"
+        if module
+        else "Run it anywhere:"
+    )
+    assert f"{where} {command}" in text
 
 
 def test_measurements_that_contradict_each_other_have_no_bar_and_no_gain() -> None:

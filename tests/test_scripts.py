@@ -331,6 +331,13 @@ def test_params_are_converted_to_the_type_of_the_constant() -> None:
         "BATCH_SIZE": (64, 128), "rate": (1e-3, 2.0), "AUGMENT": (False,), "MODE": ("slow", "mode"),
         "SIZES": ((3, 4),), "NOTHING": (7,),
     }  # fmt: skip
+    quoted = {
+        '"a,b", c': ("a,b", "c"),
+        '"a" b, "c': ('"a" b', '"c'),
+        'a"b,c': ('a"b', "c"),
+        '"a,b"': ("a,b",),
+    }
+    assert {text: check_params({"mode": text}, [ONE])["MODE"] for text in quoted} == quoted
     other = small_workload("other", params={"BATCH_SIZE": 8})
     found = check_params({"rate": "2", "batch_size": "4"}, [ONE, other])
     values = {name: each[0] for name, each in found.items()}

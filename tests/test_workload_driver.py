@@ -261,15 +261,16 @@ def test_folders_of_very_many_files_are_linked_as_a_whole(tmp_path: Path) -> Non
 
 def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> None:
     write_files(tmp_path / "home", dict.fromkeys(["statistics.py", "os.py"], "mine = 1"))
-    (tmp_path / "home/train.py").write_text(
-        "import statistics\nprint(statistics.mine)\nimport os\nos.getpid()\n"
+    # Not the script itself, which would run once more.
+    (tmp_path / "home/csv.py").write_text(
+        "import statistics\nprint(statistics.mine)\nimport os\nos.getpid()\nimport csv\ncsv.reader\n"
     )
     code = (
-        "import statistics, sys; from workloads.driver import script; from workloads.protocol import Script\n"
+        "import csv, statistics, sys; from workloads.driver import script; from workloads.protocol import Script\n"
         "script.run(Script(path=sys.argv[1], text=open(sys.argv[1]).read()), (), {})\n"
     )
     subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "home/train.py"], check=True, cwd=ROOT,
+        [sys.executable, "-c", code, tmp_path / "home/csv.py"], check=True, cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
 
@@ -293,6 +294,7 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
             "ConnectionResetError", "reset.@",
         ),
         ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made"),
+        ("import workloads.mine", "No module named 'workloads.mine'", "rename yours"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),
         ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
         (
@@ -605,6 +607,10 @@ HEAD = "Graph execution error:\n\nDetected at node a defined at (most recent cal
         (HEAD + "Out of memory.\n\t [[{{node a}}]]\nHint: Add an option.\n [Op:__inference_1]", "Out of memory."),
         ("{{function_node f}} No rank [Op:Sum] name: ", "{{function_node f}} No rank [Op:Sum] name:"),
         ("[Op:Sum]", ""),
+        ("in user code:\n\n    File b, line 3, in None  *\n\n    ValueError: Exception encountered when calling "
+         "CenterCrop.call().\n\n    \x1b[1mNo height\x1b[0m\n\n    Arguments received by CenterCrop.call():\n"
+         "      • inputs=tf.Tensor\n      • training=True", "No height"),
+        ("Exception encountered when calling B.call().\n\nNo\n\nArguments received by B.call():\n  • x=3", "No"),
         (HEAD + "Failed to analyze:\nHloModule a, entry={}\n\n%b {\n}\n\n\t [[{{node a}}]]", "Failed to analyze:"),
     ],
 )  # fmt: skip

@@ -442,21 +442,28 @@ _STYLE = re.compile("\x1b\\[[0-9;]*m")
 
 # What TensorFlow writes around a reason: nodes, a hint that fit offers no way to follow, and the operation's name.
 _AROUND = re.compile(r"(?m)^\s*\[\[.*$|^\s*Hint: .*$| ?\[Op:\w*\]\s*$")
+# What Keras writes after the reason why a layer fails.
+_ARGUMENTS = re.compile(r"\n\s*Arguments received by .*", re.DOTALL)
+_LAYER = "Exception encountered when calling"
 # The program that XLA writes after the reason why it cannot compile it.
 _PROGRAM = re.compile(r"\nHloModule .*", re.DOTALL)
 
 
 def reason_of(message: str) -> str:
     """Return the line of an error message that tells the reason, without addresses, which differ each time."""
-    message = _PROGRAM.sub("", _AROUND.sub("", _ADDRESS.sub("", _STYLE.sub("", message))))
+    for each in (_STYLE, _ADDRESS, _AROUND, _PROGRAM, _ARGUMENTS):
+        message = each.sub("", message)
     lines = [text for line in message.splitlines() if (text := line.strip())] or [""]
     if "'x' sizes: " in lines[0]:  # Keras compares sizes of arrays line by line
         return ", ".join(lines)
+    layers = [number for number, line in enumerate(lines) if line.startswith(_LAYER)]
+    if layers and lines[layers[-1] + 1 :]:
+        return lines[layers[-1] + 1]
     # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason, or several.
     if lines[0].endswith(":"):
         several = (line.removeprefix("(0) ") for line in lines if line.startswith("(0) "))
         return next(several, lines[-1])
-    return lines[1] if lines[0].startswith("Exception encountered when calling") and lines[1:] else lines[0]
+    return lines[0]
 
 
 def shortened(text: str, most: int) -> str:

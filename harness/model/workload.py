@@ -120,6 +120,7 @@ class Workload:
     """A script with its metadata; see docs/workloads.md.
 
     Attributes:
+        module: its dotted name if the script runs as a module of a package; else "".
         scripts: file name -> text of the script and of those that tuned and ladder name.
         components: file name -> text of files from workloads/components that the tuned script imports.
         tuned: file name of the tuned script, "" for none.
@@ -135,6 +136,7 @@ class Workload:
 
     name: str
     file: str = ""
+    module: str = ""
     title: str = ""
     scripts: Mapping[str, str] = field(default_factory=dict)
     components: Mapping[str, str] = field(default_factory=dict)

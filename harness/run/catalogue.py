@@ -32,20 +32,15 @@ _NOT_BESIDE = (*NOT_READ, ".cache")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and its script's path.
-
-    Attributes:
-        module: its dotted name if the script runs as a module of a package; else "".
-    """
+    """A workload and its script's path."""
 
     workload: Workload
     path: Path
-    module: str = ""
 
     @property
     def folder(self) -> Path:
         """The folder that it runs in: its own, or that of its top package."""
-        return self.path.parents[self.module.count(".")]
+        return self.path.parents[self.workload.module.count(".")]
 
     @property
     def is_own(self) -> bool:
@@ -81,7 +76,10 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             plain = _plain_name(path.parent.name if path.stem == "__main__" else path.stem)
             _, inside, below = name.rpartition(INSIDE)
             module = ".".join(Path(below).with_suffix("").parts) if inside else ""
-            chosen += (replace(entry, module=module) for entry in _entries(path, plain))
+            chosen += (
+                replace(entry, workload=replace(entry.workload, module=module))
+                for entry in _entries(path, plain)
+            )
         elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
             chosen += found
         elif name.startswith("-"):

@@ -7,6 +7,7 @@ Constants are names at the top of a script that hold literals. Metadata are a co
 from __future__ import annotations
 
 import ast
+import csv
 import dataclasses
 import math
 import re
@@ -480,7 +481,7 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     result = {}
     for given, text in params.items():
         name = names[given.casefold()]
-        parts = [text] if isinstance(available[name], tuple) else [part.strip() for part in text.split(",")]
+        parts = [text] if isinstance(available[name], tuple) else _parts(text)
         if not all(parts):
             raise UsageError(
                 f"{name}={_shown(text)} is not valid: a value is empty.",
@@ -488,6 +489,14 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
             )
         result[name] = tuple(dict.fromkeys(_parse(name, part, available[name]) for part in parts))
     return result
+
+
+def _parts(text: str) -> list[str]:
+    """Return the values that commas separate, of which those with commas stand in double quotes."""
+    try:
+        return [part.strip() for part in next(csv.reader([text], skipinitialspace=True, strict=True))] or [""]
+    except csv.Error:
+        return [part.strip() for part in text.split(",")]
 
 
 def _shown(text: str) -> str:

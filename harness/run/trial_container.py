@@ -122,7 +122,6 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
             plan.profile,
             options,
             folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
-            module=entry.module,
             data={name: f"{DATA_DIR}/{name}" for name in data},
             # Programs of other scripts may be too large to be kept; those for CPUs compile in a moment.
             keeps_programs=bool(trial.gpus) and not entry.is_own,
@@ -191,14 +190,12 @@ def spec_for(
     *,
     folder: str,
     data: Mapping[str, str],
-    module: str = "",
     keeps_programs: bool = False,
 ) -> Spec:
     """Return the specification for the container of `trial`.
 
     Args:
         folder: the script's folder in the container.
-        module: see Script.
         data: data set -> its folder in the container.
         keeps_programs: see Spec.
     """
@@ -219,7 +216,7 @@ def spec_for(
     own = (variant for variant in measured if variant != TUNED or workload.tuned)
     for variant in dict.fromkeys((BASELINE, *own)):
         file, text = script_text(workload, variant, device, {**places, **trial.params})
-        scripts[variant] = Script(path=f"{folder}/{file}", text=text, module=module)
+        scripts[variant] = Script(path=f"{folder}/{file}", text=text, module=workload.module)
     measuring["full"] = profile.full and trial.index == 0
     tries_fixes = FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
     return Spec(

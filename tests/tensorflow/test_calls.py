@@ -518,6 +518,10 @@ def test_only_models_are_counted_as_calling_fit(drive):
     assert drive(text).of("warning") == []
     (told,) = drive(text + "m.fit(x[:96], y[:96], 8)").of("warning")
     assert "calls fit in 2 places" in told["message"]
+    own = "class Own(keras.Model):\n    def fit(self, *args):\n        super().fit(*args)\n"
+    assert drive(text + own).of("warning") == []
+    (told,) = drive(text + own + "        super().fit(*args)\n").of("warning")
+    assert "calls fit in 2 places" in told["message"]
 
 
 def test_a_floatx_is_that_of_the_model(drive):

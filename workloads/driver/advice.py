@@ -105,6 +105,8 @@ def _of_import(error: BaseException, text: str) -> str:
     )
     if missing or "python3-tk" in text:
         return "The image's Python does not have it: leave it out, or pass an image FROM ours that has it with --image."
+    if isinstance(error, ImportError) and str(error.name).partition(".")[0] == __name__.partition(".")[0]:
+        return "tfbench has a package of this name in the container: rename yours."
     if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):
         return "Build the image FROM one of ours."
     if isinstance(error, ModuleNotFoundError):

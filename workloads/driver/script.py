@@ -558,7 +558,8 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     # In a notebook, Python looks in the current folder, which cells change.
     sys.path[:0] = ["", str(folder)] if path.suffix == NOTEBOOK else [str(folder)]
     for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
-        if _is_file(folder / f"{name}.py") or _is_file(folder / name / "__init__.py"):
+        neighbours = {folder / f"{name}.py", folder / name / "__init__.py"} - {path}
+        if any(map(_is_file, neighbours)):
             del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour
     sys.path.append(str(COMPONENTS))
     return module

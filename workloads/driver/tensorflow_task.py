@@ -458,7 +458,7 @@ class ScriptRun:
                 f"{name} does not compile the measured model itself, so changes of compile, such as XLA and several "
                 "steps per call, are not tried. Move that call there to try them."
             )
-        calls = [each for each in calls_of_fit(tree) if not ast.unparse(each.func).startswith("super()")]
+        calls = _own_calls_of_fit(tree)
         if (places := len(calls)) > 1:
             self._events.warning(
                 f"{name} calls fit in {places} places; call {number} was measured. Choose another with --call."
@@ -520,6 +520,15 @@ def _is_raised_by_script(error: BaseException) -> bool:
     while last and last.tb_next:
         last = last.tb_next
     return last is not None and is_own(str(last.tb_frame.f_globals.get("__name__")))
+
+
+def _own_calls_of_fit(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls of fit; that of `super()` in a fit is the same call, but for further ones there."""
+    calls = calls_of_fit(tree)
+    supers = [each for each in calls if ast.unparse(each.func).startswith("super()")]
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    further = [call for each in functions for call in [node for node in ast.walk(each) if node in supers][1:]]
+    return [each for each in calls if each not in supers or each in further]
 
 
 def _compiles(tree: ast.AST, call: Call) -> bool:
