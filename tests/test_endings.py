@@ -75,6 +75,15 @@ def test_what_differs_from_run_to_run_tells_nothing(own, first, second):
     assert difference(own, first, second) == ""
 
 
+def test_a_file_of_another_size_is_told_unless_calls_stop_elsewhere():
+    def of(size, **more):
+        return Ending(files={"a.bin": []}, sizes={"a.bin": size}, **more)
+
+    assert "writes 800 bytes to a.bin; as written, 400." in difference(of(800), of(400), of(400), exact=False)
+    assert difference(of(420), of(400), of(400)) == difference(of(800), of(400), of(410)) == ""
+    assert difference(of(800, even=False), of(400), of(400)) == ""
+
+
 def test_long_lines_are_quoted_where_they_differ():
     long = "loss 1 " * 40
     said = difference(printed(f"{long}steps 10"), *[printed(f"{long}steps 1")] * 2)

@@ -682,6 +682,7 @@ def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expecte
         ("cpu", 'keras.layers.Dense(2, activation="softmax", dtype="float32")'),
         ("gpu", 'POLICY = "mixed_bfloat16"\nset_global_policy(POLICY)'),
         ("gpu", 'set_global_policy("float32")\nwith tf.GradientTape() as tape: pass'),
+        ("cpu", 'set_global_policy("mixed_float16")\nprint(model.optimizer.inner_optimizer)'),
         ("cpu", 'tf.TensorSpec((2,), dtype="float64")\ntf.Variable(0.0, dtype="float64")'),
     ],
 )

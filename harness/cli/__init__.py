@@ -130,7 +130,7 @@ def failure(error: Exception) -> TfbenchError:
     if "can't start new thread" in str(error):
         return TfbenchError(
             "No more threads may be started.",
-            hint="End other programs of this user, or raise the limit: `ulimit -u`.",
+            hint="End other programs of this user, or raise the limits: `ulimit -u`, `ulimit -v`.",
         )
     if isinstance(error, ImportError) and os.environ.get("PYTHONPATH"):
         return TfbenchError(

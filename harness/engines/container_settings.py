@@ -86,7 +86,7 @@ def host_options(
         "security_opt": security,
         "userns_mode": identity.user_namespace or None,
         "mounts": [_api_mount(mount) for mount in mounts],
-        "tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={_tmp_bytes(spec)}"},  # noqa: S108
+        "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={_tmp_bytes(spec)}"},  # noqa: S108
         "shm_size": SHARED_MEMORY_BYTES,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         "devices": [f"{node}:{node}:rw" for node in nodes],

@@ -142,6 +142,7 @@ def sized(end: str) -> str:
     )
 
 
+PROGRAM = "import subprocess\nsubprocess.Popen(['sleep', '20'])\n"
 TICKS = "import itertools\nticks = itertools.count()\n"
 # Python that goes on after its call: one that counts, and one that only remembers what it has made.
 COUNTING = """
@@ -472,7 +473,8 @@ CASES = [
     ("compiled", eager("scale = 2.0 if hasattr(data[0], 'numpy') else 1.0"), False),
     ("compiled", eager("scale = self.half", "").replace("count = 0", "half = 0.5"), True),
     ("steps-per-execution", f"{HEAD}{PLAIN}model.fit(tf.data.Dataset.from_generator({ENDING}), verbose=0)\n", False),
-    # The last, as it stays for all that follow.
+    # The last two, as they stay for all that follow.
+    ("cache", pipeline(".map(step).cache()", PROGRAM + python("return a * 2")), False),
     ("steps-per-execution", callbacks(PATCHED, ""), False),
 ]  # fmt: skip
 
@@ -495,6 +497,32 @@ LOSSES = [
     (pipeline(".map(lambda a, b: (a * level, b))", LEVEL), "steps"),
     (pipeline(".map(lambda a, b: (a * level, b)).repeat()", LEVEL).replace("epochs=2", "steps_per_epoch=4"), "epochs"),
 ]  # fmt: skip
+
+
+CHILDREN = """
+import json, multiprocessing, subprocess, time
+from workloads.driver import children
+children.remember()
+def waits(): time.sleep(60)
+def writes(): open("/tmp/tiles", "a").close(); time.sleep(60)
+found = []
+for target in (waits, writes):
+    child = multiprocessing.get_context("fork").Process(target=target)
+    child.start()
+    found.append(children.changing_files())
+    child.kill()
+    child.join()
+program = subprocess.Popen(["sleep", "60"])
+found.append(children.changing_files())
+program.kill()
+program.wait()
+found.append(children.changing_files())
+print(json.dumps(found))
+"""
+
+
+def test_processes_that_may_change_files_are_found(execute):
+    assert execute(CHILDREN) == ["", "process ForkProcess-2, by open", "program sleep", ""]
 
 
 def test_losses_of_each_step_are_compared_where_the_input_is_always_the_same(execute):

@@ -79,11 +79,8 @@ def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, m
     """
     found = {id(each): each for each in reached(*starts)}
     code = [*own_code(found.values())]
-    names = names | _TO_ALL
-    if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
-        return both[0]
-    if names & TO_FILES and any(thing is each for thing in found.values() for each in _CHANGING_FILES):
-        return "files"
+    if by_name := _named(code, found, names | _TO_ALL):
+        return by_name
     if model is None:
         return shared(code, found, read, but=())
     parts = _parts(model)
@@ -96,6 +93,20 @@ def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, m
         if foreign := next(filter(None, (_changes_others(each, by_variable) for each in code)), ""):
             return foreign
     return shared(code, found, read, but=parts)
+
+
+def changes_files(starts: Sequence[Any]) -> str:
+    """Return by what Python code may change files; "" if it may not."""
+    found = {id(each): each for each in reached(*starts)}
+    return _named([*own_code(found.values())], found, TO_FILES)
+
+
+def _named(code: Sequence[types.CodeType], found: Mapping[int, Any], names: set[str]) -> str:
+    """Return which of some names code has, or that it reaches functions that change files if these names do."""
+    if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
+        return both[0]
+    reaches = any(thing is each for thing in found.values() for each in _CHANGING_FILES)
+    return "files" if names & TO_FILES and reaches else ""
 
 
 def shared(

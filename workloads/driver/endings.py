@@ -19,6 +19,8 @@ from os.path import commonprefix
 _LEAST = 1e-3
 # Numbers of the script's own two runs are the same if they differ by no more than this share.
 _REPEATED_WITHIN = 1e-3
+# Files of other sizes, by more than this share, have other contents: not only other settings beside the same weights.
+_OTHER_SIZE = 0.25
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
 # Dates, times and addresses, which say nothing of what was computed.
 _PASSING = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(:\d\d(\.\d+)?)?|0x[0-9a-fA-F]+")
@@ -50,6 +52,7 @@ class Ending:
         calls: in order, the measured one first.
         printed: lines of its standard output.
         files: the files that it has made beside itself, by name, with the lines of those that are text or numbers.
+        sizes: in bytes, of those whose size tells of their content.
         error: what it ended with; "" if it came to its end.
         whole: whether it ended by itself, and not because it took too long.
         even: whether its calls, which stop after some steps, stop after as many as without remedies.
@@ -58,6 +61,7 @@ class Ending:
     calls: Sequence[Did] = ()
     printed: Sequence[str] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
     whole: bool = True
     even: bool = True
@@ -84,6 +88,7 @@ def difference(
         or next(_of_calls(own, first, second, compared), "")
         or next(_of_prints(own, first, second, compared, acts=acts), "")
         or next(_of_files(own, first, second, compared, acts=acts), "")
+        or (next(_of_sizes(own, first, second), "") if acts and own.even else "")
     )
 
 
@@ -157,6 +162,14 @@ def _of_files(own: Ending, first: Ending, second: Ending, within: float, *, acts
         lines = (own.files[name], first.files[name], second.files[name])
         if acts or len(lines[0]) == len(lines[1]):
             yield from _of_lines(*lines, within, "writes", f" to {name}", counted=acts)
+
+
+def _of_sizes(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
+    """Yield which files are much smaller or larger, as with numbers of another type."""
+    for name, size in first.sizes.items() if _are_whole(own, first, second) else ():
+        its = own.sizes.get(name, size)
+        if size == second.sizes.get(name) and abs(its - size) > _OTHER_SIZE * size:
+            yield f"With it, the script writes {its:,} bytes to {name}; as written, {size:,}."
 
 
 def _of_lines(

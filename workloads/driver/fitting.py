@@ -45,6 +45,7 @@ from workloads.driver.changing import (
     sets_seeds,
     shared,
 )
+from workloads.driver.children import changing_files
 from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
@@ -215,7 +216,13 @@ def _cache(call: Call) -> str:
         return "What lies before the cache draws random numbers, and would in the first pass only."
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
-    return _changed_between(call, before, kinds)
+    return _changed_between(call, before, kinds) or (_changed_beside() if _reads_files(before, kinds) else "")
+
+
+def _changed_beside() -> str:
+    """Return that a process that the script has started may change files; "" if none may."""
+    found = changing_files()
+    return f"The {found} may change the files that the pipeline reads, while it runs." if found else ""
 
 
 def _prefetch(call: Call) -> str:
@@ -346,14 +353,20 @@ def _changed_between(call: Call, datasets: Sequence[Any], kinds: set[str]) -> st
         kinds: of the operations in the pipelines' functions.
     """
     python = [each for function in functions_of(datasets) for each in _python_functions(function)]
-    kinds = kinds | {type(each).__name__ for each in datasets}
-    found = [each.group() for each in map(_READING.search, kinds) if each]
-    names = set[str]()
-    if python or any(each not in _VARIABLES for each in found):
-        names |= TO_FILES
-    if python or not _VARIABLES.isdisjoint(found):
-        names |= TO_VARIABLES
+    names = TO_FILES if _reads_files(datasets, kinds) else set[str]()
+    if python or not _VARIABLES.isdisjoint(_reading(kinds)):
+        names = names | TO_VARIABLES
     return changing(call, "what the pipeline reads", python, names) if names else ""
+
+
+def _reads_files(datasets: Sequence[Any], kinds: set[str]) -> bool:
+    """Return whether pipelines may read files, as Python may."""
+    found = _reading(kinds | {type(each).__name__ for each in datasets})
+    return bool(found - _VARIABLES) or any(map(_python_functions, functions_of(datasets)))
+
+
+def _reading(kinds: Iterable[str]) -> set[str]:
+    return {each.group() for each in map(_READING.search, kinds) if each}
 
 
 def _compiled(call: Call) -> str:

@@ -267,7 +267,7 @@ def _kill_descendants(pid: int) -> None:
     """Kill what a process has left: its group, and orphans, which this process has adopted."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    while children := [each for each in _processes() if _parent(each) == os.getpid()]:
+    while children := [each for each in processes() if parent(each) == os.getpid()]:
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -275,11 +275,13 @@ def _kill_descendants(pid: int) -> None:
                 os.waitpid(child, 0)
 
 
-def _processes() -> list[int]:
+def processes() -> list[int]:
+    """Return the numbers of all processes that are seen here."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
 
 
-def _parent(pid: int) -> int:
+def parent(pid: int) -> int:
+    """Return the parent of a process; 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

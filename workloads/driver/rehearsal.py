@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -43,6 +44,7 @@ _KEPT: list[bytes] = []
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
 # Of output and of each of so many files, so many bytes and lines of so many characters are compared.
 _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
+_MODEL = re.compile(r"\.(keras|h5|hdf5|pb)$|\.data-\d")
 _EXIT = os._exit
 _METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
 
@@ -115,11 +117,12 @@ class Rehearsal:
 
     def _write(self, error: str = "", *, whole: bool = True) -> None:
         with self._ended:  # for good: the process ends
-            files = {visible(name): _lines_of(path) for name, path in self._made()}
+            made = {visible(name): path for name, path in self._made()}
             ending = Ending(
                 calls=self._calls,
                 printed=self._printed(),
-                files=files,
+                files={name: _lines_of(path) for name, path in made.items()},
+                sizes={name: path.stat().st_size for name, path in made.items() if _has_size(path)},
                 error=error,
                 whole=whole,
                 even=self._even,
@@ -223,6 +226,11 @@ def _files() -> dict[str, Path]:
         for top, _, names in os.walk(folder)
         for name in names
     }
+
+
+def _has_size(path: Path) -> bool:
+    """Return whether the size of a file tells of its content; models may be saved in other types, which they name."""
+    return path.is_file() and not _MODEL.search(path.name)
 
 
 def _lines_of(path: Path) -> list[str]:

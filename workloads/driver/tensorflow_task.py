@@ -26,6 +26,7 @@ import tensorflow as tf
 from workloads.cells import difference, one_line, place
 from workloads.driver import (
     breakdown,
+    children,
     devices,
     edits,
     generation,
@@ -170,6 +171,7 @@ class ScriptRun:
             end=self._end,
         )
         self._began = job.meter.clock()
+        children.remember()
         with (
             interception.active(),
             marked.active(),
