@@ -86,7 +86,8 @@ def test_what_scripts_read_and_write_and_how_they_fail(tmp_path: Path) -> None:
     files = write_files(tmp_path / "files", {"settings.txt": "3", "checkpoints/old": ""})
     bodies = {
         "good": (
-            "import sys\nfrom pathlib import Path\n"
+            "import subprocess, sys\nfrom pathlib import Path\n"
+            "Path('run').write_text('#!/bin/sh\\n')\nPath('run').chmod(0o755)\nsubprocess.check_call('./run')\n"
             f"told = [Path({str(data)!r}, 'deep/numbers.csv').read_text(), Path('settings.txt').read_text()]\n"
             "Path('new.txt').write_text('x')\nPath('checkpoints/new').write_text('x')\n"
             "print('told', *told, sys.argv[1:], os.environ['FLAVOUR'])\n"
