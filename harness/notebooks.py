@@ -54,6 +54,11 @@ _HELP = re.compile(r"\?{1,2}\s*[\w.%*]+|[^#'\"]*[\w.%*]\s*\?{1,2}")
 _AUTOMATIC = re.compile(
     r"^(?:cd|ls|ll|pwd|pip|conda|mamba|mkdir|rmdir|rm|cp|mv|cat)(?:[ \t]+[^\s=,(\[].*)?$", re.MULTILINE
 )
+# Of Python's console, and of IPython's.
+_PROMPTS = (
+    re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.MULTILINE),
+    re.compile(r"^(?:In \[\d+\]: |[ \t]*\.{3,}: ?)", re.MULTILINE),
+)
 _TOKEN = re.compile(
     r"""#.*|(?P<open>(?:\"{3}|'{3}))|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?P<in>[\[({])|(?P<out>[\])}])"""
 )
@@ -207,8 +212,15 @@ def _line_of_call(text: str, statement: ast.Expr | ast.Assign) -> str | None:
     return target + " ".join(made.split("\n"))
 
 
+def _without_prompts(source: str) -> str:
+    """Return a cell without the prompts of a console from which it was copied, as IPython takes them away."""
+    prompts = (each for each in _PROMPTS if each.match(source.lstrip()))
+    return next((each.sub("", source) for each in prompts), source)
+
+
 def plain_cell(source: str) -> list[str]:
     """Return a cell's lines in plain Python, as many as it has."""
+    source = _without_prompts(source)
     lines = source.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]

@@ -198,6 +198,15 @@ def test_a_cell_that_captures_and_takes_time_is_saved_as_it_was() -> None:
     assert made["cells"][0]["source"] == source
 
 
+@pytest.mark.parametrize("prompts", [(">>> ", "... "), ("In [7]: ", "   ...: ")])
+def test_prompts_of_a_console_are_no_part_of_a_cell(prompts: tuple[str, str]) -> None:
+    first, more = prompts
+    assert plain_cell(f"{first}for n in range(2):\n{more}    x = n\n{more.rstrip()}\n{first}y = x") == [
+        "for n in range(2):", "    x = n", "", "y = x",
+    ]  # fmt: skip
+    assert plain_cell("x = [\n...,\n]") == ["x = [", "...,", "]"]
+
+
 def test_what_is_captured_is_empty() -> None:
     assert printed([*plain_cell("%%capture cap\nx = 1"), "found = cap.stdout"])["found"] == ""
 

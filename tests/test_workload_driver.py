@@ -555,7 +555,6 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}, samples=10), False),
         (Aim.LOADER, job(), False),
         (Aim.EAGER, job(), False),
-        (Aim.CACHEABLE_INPUT, job(), True),
         (Aim.INPUT, job(gpus=2), False),
         (Aim.INPUT, job(), True),
     ],

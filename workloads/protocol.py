@@ -334,7 +334,6 @@ class Aim(str, Enum):  # noqa: UP042 - images may have Python 3.10
 
     EAGER = "eager steps"
     INPUT = "input"
-    CACHEABLE_INPUT = "input that fits into memory"
     LOADER = "input written in Python"
     FRAMEWORK = "Python around the step"
     LAUNCH = "launches"

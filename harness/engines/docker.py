@@ -169,8 +169,8 @@ class DockerContainer:
         with suppress(psutil.NoSuchProcess):
             self._process = psutil.Process(pid) if pid else None
         self._oom_file = _oom_file(pid) if pid else None
-        self._cleanup = cleanup.pop_all()
         threading.Thread(target=self._wait, name=f"wait-{container_id[:12]}", daemon=True).start()
+        self._cleanup = cleanup.pop_all()
 
     @property
     def pid(self) -> int | None:

@@ -210,7 +210,7 @@ class StepTime:
         return abs(self.share(Part.UNEXPLAINED)) > MIN_UNEXPLAINED
 
 
-_INPUT = (Aim.INPUT, Aim.CACHEABLE_INPUT, Aim.LOADER)
+_INPUT = (Aim.INPUT, Aim.LOADER)
 
 
 class Cause(StrEnum):

@@ -216,14 +216,15 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, rate_hz: flo
             for loop in loops
         ]
         began_ns = clock.now_ns()
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             yield sampling
         finally:
             stop.set()
             end_ns = clock.now_ns()
-            for loop, thread in zip(loops, threads, strict=True):
+            started = [each for each in zip(loops, threads, strict=True) if each[1].ident is not None]
+            for loop, thread in started:
                 thread.join(max(0.0, _JOIN_S - (clock.now_ns() - end_ns) / 1e9))
                 if thread.is_alive():
                     for tracker in loop.gaps.values():

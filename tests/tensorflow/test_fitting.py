@@ -174,7 +174,6 @@ INNER = (
 )
 HELD_OUT = "fit(x, y, validation_data=data.batch(8)"
 SCALED = "scaled = keras.layers.Normalization()\nscaled.adapt(x)\n"
-NOISE = "noise = keras.layers.GaussianNoise(1.0)\n"
 HOOK = "def on_train_batch_begin(self, batch, logs=None): self.batch = batch"
 ENDLESS = ".map(lambda a, b: (a * level, b)).repeat()"
 WRITES = "def on_epoch_end(self, *of): open('/tmp/lines.csv', 'a')"
@@ -382,6 +381,10 @@ CASES = [
     ("compiled", eager("scale = tf.random.normal([])"), True),
     ("compiled", eager("Net.count += 1; scale = np.sqrt(2.0)"), False),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()"), True),
+    ("cache", pipeline(".filter(lambda a, b: a[0] < 2).cache()"), True),
+    ("cache", pipeline(".map(lambda a, b: (tf.ones([2**28]), a[:1])).cache()"), False),
+    ("cache", pipeline("", "other = tf.data.Dataset.range(2).cache()\n"), False),
+    ("parallel-map", pipeline("", "other = tf.data.Dataset.range(2).map(lambda a: a, 8)\n"), False),
     ("cache", pipeline(".map(map_func=lambda a, b: (a * tf.random.uniform([]), b)).cache()"), False),
     ("cache", pipeline(".shuffle(64).map(lambda a, b: (a * 2, b)).cache()"), False),
     ("cache", pipeline(".map(step).cache()", python("return a * np.float32(drawn.normal())")), False),
@@ -392,8 +395,6 @@ CASES = [
         pipeline(".map(lambda a, b: (a + count.assign_add(1.0), b), 8)", "count = tf.Variable(0.0)\n"),
         False,
     ),
-    ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
-    ("parallel-map", pipeline(".map(lambda a, b: (noise(a, training=True), b))", NOISE), True),
     ("loader-threads", loader("return x[:8] + index, y[:8]"), True),
     ("loader-threads", loader("return x[:8] + np.random.normal(), y[:8]"), True),
     ("loader-threads", loader("last, self.last = getattr(self, 'last', 0), index; return x[:8] + last, y[:8]"), False),

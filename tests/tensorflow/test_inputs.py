@@ -510,7 +510,7 @@ def test_what_fills_a_cache_counts_where_the_baseline_has_none(drive, more, cach
         "made().fit(data, epochs=2)\n"
     )
     start = text.index(".batch(8)")
-    change = Fix(edits=(Edit(start=start, end=start + 9, text=cached),), aim=Aim.CACHEABLE_INPUT)
+    change = Fix(edits=(Edit(start=start, end=start + 9, text=cached),), aim=Aim.INPUT)
     done = drive(text, variants=[BASELINE, FIXES], fixes={"fix:cache": asdict(change)}, steps=0, window_s=0.1)
     per_step = [each["value"] for each in done.of("metric", variant="fix:cache", name=BETWEEN_EPOCHS)]
     # 0.4 s in two epochs of ten steps.

@@ -138,7 +138,7 @@ class Call:
         self.early_samples = 0
         # How many steps came before an error, if the script itself would have ended by then.
         self.steps_before_error = ""
-        self.failed_late = False  # after its first step
+        self.failed_late = False  # after its second step
         # Seconds by which the first epoch takes longer than later ones, for a cache that the baseline has not.
         self.fill_s = 0.0
 

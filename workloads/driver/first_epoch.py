@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,29 @@ def fill_caches(dataset: tf.data.Dataset) -> float | None:
             for _ in cache:
                 pass
         return time.monotonic() - began if found else 0.0
+
+
+def cached_bytes(dataset: tf.data.Dataset) -> float:
+    """Return the bytes that the caches of a pipeline will hold, from a short reading; infinite if that is unknown."""
+    with tf.device("CPU:0"):
+        return sum(map(_projected_bytes, caches(dataset)))
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that can still be used, of the container or the host."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            texts = (Path("/sys/fs/cgroup", name).read_text(encoding="ascii") for name in (limit, used))
+            most, current = (int(text) if text.strip() != "max" else free for text in texts)
+        except (OSError, ValueError):
+            continue
+        free = min(free, max(0, most - current))
+    return free
 
 
 def repeats(dataset: tf.data.Dataset, watch: Watch) -> bool:
@@ -88,12 +112,34 @@ def caches(dataset: Any) -> Iterator[Any]:
 
 def _projected_s(cache: Any) -> float:
     """Return how long filling a cache takes, in seconds, from a short reading; infinite if that is unknown."""
+    began = time.monotonic()
+    return _projected(cache, lambda _: time.monotonic() - began)
+
+
+def _projected_bytes(cache: Any) -> float:
+    size = 0
+
+    def added(element: Any) -> float:
+        nonlocal size
+        for part in map(np.asarray, tf.nest.flatten(element, expand_composites=True)):
+            size += sum(map(len, part.ravel())) if part.dtype == object else part.nbytes
+        return size
+
+    return _projected(cache, added)
+
+
+def _projected(cache: Any, amount: Callable[[Any], float]) -> float:
+    """Return what something amounts to once a cache is full; infinite if a short reading does not tell.
+
+    Args:
+        amount: is called with each element; returns how much it is so far.
+    """
     count = int(cache.cardinality())
-    tried_s = _TRIED_S if count >= 0 else _TRIED_UNKNOWN_S
-    began, read, passed_s = time.monotonic(), 0, 0.0
+    ends_s = time.monotonic() + (_TRIED_S if count >= 0 else _TRIED_UNKNOWN_S)
+    read, so_far = 0, 0.0
     (source,) = cache._inputs()
-    for _ in source:
-        read, passed_s = read + 1, time.monotonic() - began
-        if passed_s > tried_s:
-            return passed_s / read * count if count >= 0 else math.inf
-    return passed_s
+    for element in source:
+        read, so_far = read + 1, amount(element)
+        if time.monotonic() > ends_s:
+            return so_far / read * count if count >= 0 else math.inf
+    return so_far

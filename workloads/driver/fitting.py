@@ -11,6 +11,7 @@ import copy
 import datetime
 import dis
 import inspect
+import math
 import random
 import re
 import sys
@@ -46,7 +47,7 @@ from workloads.driver.changing import (
     shared,
 )
 from workloads.driver.children import changing_files
-from workloads.driver.first_epoch import caches, digest, repeats
+from workloads.driver.first_epoch import cached_bytes, caches, digest, free_memory, repeats
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, functions_of, pipelines
 from workloads.driver.reached import codes, is_own, reached
@@ -73,6 +74,7 @@ _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 _SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
+_OF_OTHERS = "It changes a pipeline that the measured call does not read."
 # Bytes of a loader that is copied for a trial.
 _MOST_COPIED = 256 << 20
 # Objects that training may change.
@@ -199,6 +201,8 @@ def _may_never_end(dataset: Any) -> bool:
 
 def _cache(call: Call) -> str:
     given = call.arguments["x"]
+    if not any(caches(given)):
+        return _OF_OTHERS
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
     if call.arguments.get("steps_per_epoch") and any(map(_may_never_end, caches(given))):
@@ -206,6 +210,13 @@ def _cache(call: Call) -> str:
     before = [each for cache in caches(given) for each in pipelines(cache)]
     if any(getattr(each, "_reshuffle_each_iteration", False) for each in before):
         return "What lies before the cache is shuffled anew in each pass, and would stay as in the first."
+    size = cached_bytes(given)
+    if size == math.inf:
+        return (
+            "Nobody knows how large what would be cached is: reading it once takes longer than some seconds."
+        )
+    if size > free_memory() / 2:
+        return f"What would be cached, {size / 2**30:,.1f} GiB, does not fit into half of the free memory."
     watch = Watch([each for function in functions_of(before) for each in _python_functions(function)])
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
@@ -513,6 +524,8 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _parallel_map(call: Call) -> str:
+    if not any("Parallel" in class_of(each) for each in _datasets(call)):
+        return _OF_OTHERS
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = _outlives_epochs(call) or around_batches(call)
     if reason := _reads_training(call) or (ahead and _prefetch(call)):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from workloads.driver.results import Results
 from workloads.protocol import (
-    BATCH_BYTES,
     BETWEEN_EPOCHS,
     CHANGE_TRAINING,
     RECURRENT_PREFIX,
@@ -47,7 +45,6 @@ def worth_trying(spec: Spec, results: Results) -> frozenset[Aim]:
 def _possible(results: Results) -> dict[Aim, bool]:
     """Return, for aims that need a fact of the script, whether it holds; true if it is unknown."""
     return {
-        Aim.CACHEABLE_INPUT: _fits_memory(results),
         Aim.LOADER: bool(results.params.get("python_input")),
         Aim.EAGER: results.eager,
         Aim.RECURRENT: results.has(BASELINE, RECURRENT_PREFIX),
@@ -74,7 +71,6 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
         )
         shares = {
             Aim.INPUT: lost_to_input,
-            Aim.CACHEABLE_INPUT: lost_to_input,
             Aim.LOADER: lost_to_input,
             Aim.EAGER: 1.0,
             Aim.FRAMEWORK: around_step,
@@ -93,32 +89,6 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
         # What a launch costs is nothing beside such a step.
         shares |= {Aim.LAUNCH: 0.0, Aim.BATCH: 0.0}
     return shares
-
-
-def _fits_memory(results: Results) -> bool:
-    """Return whether the samples of an epoch fit into half of the free memory; true if nothing was broken down."""
-    params, size = results.params, results.metric(BASELINE, BATCH_BYTES)
-    if size is None:
-        return not results.step_s(MODEL_ONLY)
-    samples = params.get("samples_per_epoch")
-    return bool(samples and size / params["batch_size"] * samples <= free_memory() / 2)
-
-
-def free_memory() -> int:
-    """Return the bytes of memory that can still be used, of the container or the host."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            texts = (Path("/sys/fs/cgroup", name).read_text(encoding="ascii") for name in (limit, used))
-            most, current = (int(text) if text.strip() != "max" else free for text in texts)
-        except (OSError, ValueError):
-            continue
-        free = min(free, max(0, most - current))
-    return free
 
 
 def candidates(fixes: Mapping[str, Fix], results: Results) -> list[str]:

@@ -489,7 +489,7 @@ def _counting_steps(call: Call, boundaries: Boundaries) -> Iterator[None]:
     except Exception:
         planned = call.epochs * (boundaries.steps_per_epoch or ENDLESS)
         trained = boundaries.steps_trained
-        call.failed_late = trained > 0
+        call.failed_late = trained > 1
         # The call that failed may have been the last one. At the end of the last epoch the script fails by itself.
         last = trained < planned <= trained + int(call.model.steps_per_execution)
         if trained and (last or (trained >= planned and boundaries.epochs_begun > call.epochs)):

@@ -167,8 +167,7 @@ class Trial:
                     self._events.write("error", type=death.kind, message=reason)
         after = pending[pending.index(running) + 1 :] if running in pending else ()
         after = tuple(each for each in after if not results.settled(each))
-        if running == BASELINE and not (results.params or results.read(BASELINE)):
-            # Its call, which the others are made of, was not reached.
+        if running == BASELINE and not results.read(BASELINE):
             for variant in after:
                 self._events.left_out(variant, "The baseline could not be measured.")
             return ()
