@@ -2,6 +2,7 @@ import json
 import os
 import stat
 import subprocess
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -155,6 +156,16 @@ def test_a_container_whose_creation_is_not_answered_is_removed(engine, make_spec
             through.start(spec)
         through.close()
     assert engine.client.api.containers(all=True, filters={"label": f"{RUN}=unanswered"}) == []
+
+
+def test_a_container_that_no_thread_can_wait_for_is_removed(engine, make_spec, monkeypatch):
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError):
+        engine.start(make_spec("sleep", "1000", run_id="unwatched"))
+    assert engine.client.api.containers(all=True, filters={"label": f"{RUN}=unwatched"}) == []
 
 
 @pytest.mark.parametrize("answer", ['{"StatusCode":"0"}', "{}", '{"StatusCode":99999999999999999999}'])
