@@ -125,7 +125,10 @@ def _within(limit_s: float, call: Callable[[], Response]) -> Response:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="engine-request", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="engine-request", daemon=True).start()
+    except RuntimeError:  # no more can be started, and a container is to be removed
+        return call()
     try:
         return future.result(limit_s)
     except TimeoutError:
