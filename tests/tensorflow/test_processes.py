@@ -194,6 +194,39 @@ def test_losses_that_differ_from_reading_to_reading_are_no_reason(drive, tmp_pat
     assert [each["variant"] for each in done.of("script")] == [TUNED]
 
 
+OWN_METRICS = """
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.mean = keras.layers.Dense(1), keras.metrics.Mean()
+    @property
+    def metrics(self): return [self.mean]
+    def call(self, x): return self.layer(x)
+    def train_step(self, data):
+        self.mean.update_state(factor)
+        return {"g": self.mean.result()}
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None): time.sleep(0.004)
+model = Own()
+model.compile("sgd")
+model.fit(x, y, batch_size=8, epochs=9, verbose=1, callbacks=[Slow()])
+"""
+
+
+def test_so_are_those_that_only_ends_of_epochs_tell(drive, tmp_path):
+    drawn = (
+        f"import os, time\nos.mkdir('{tmp_path}/' + str(os.getpid()))\n"
+        f"factor = (1.0, 1.4, 1.8, 1.6)[(len(os.listdir('{tmp_path}')) - 1) % 4]\n"
+    )
+    text = HEAD + drawn + OWN_METRICS
+    start = text.index("verbose=1")
+    quiet = Fix(edits=(Edit(start=start, end=start + 9, text="verbose=0"),), aim=Aim.FRAMEWORK)
+    name = "fix:no-progress-bar"
+    done = drive(text, variants=[BASELINE, TUNED], fixes={name: asdict(quiet)}, tuned=[name])
+    assert done.of("window", variant=TUNED)
+    assert len(done.of("unlike")) == 1 and not done.of("left-out")
+
+
 def test_a_script_that_closes_all_files_is_measured(drive):
     text = f"{HEAD}import os\nos.closerange(3, 4096)\nmade().fit(x[:96], y[:96], 8)\n"
     done = drive(text, variants=[BASELINE, MODEL_ONLY])

@@ -117,7 +117,8 @@ class Losses:
             return
         self.values[place] = value
         known = [each[place] for each in self._baseline if place in each]
-        if not known:
+        # A place that one of several readings has come to tells nothing of how much they differ there.
+        if not known or len(known) < min(len(self._baseline), 2):
             return
         low, high = min(known), max(known)
         if high - low > self._allowed(place, low, high):

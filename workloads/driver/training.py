@@ -456,7 +456,9 @@ def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | Non
         call.model.__dict__["_should_eval"] = lambda *given: (
             boundaries.validated < _TRIED_VALIDATIONS or type(call.model)._should_eval(call.model, *given)
         )
-    reads = losses is not None and not job.results.read(job.variant)
+    # Once losses were unlike those of the only reading, the next tells by how much they differ anyway.
+    doubted = job.variant == BASELINE and bool(job.results.unlike) and len(job.results.losses) == 1
+    reads = losses is not None and (doubted or not job.results.read(job.variant))
     # The baseline's end of an epoch, which has callbacks, cannot stand for its own.
     ends = job.variant == variants.WITHOUT_FRAMEWORK and bool(job.results.metric(BASELINE, BETWEEN_EPOCHS))
 
