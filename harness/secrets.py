@@ -13,6 +13,8 @@ import re
 import tokenize
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from workloads.cells import left_out
 from workloads.hiding import (
@@ -22,6 +24,7 @@ from workloads.hiding import (
     SHORTEST,
     SHORTEST_OTHER,
     is_mixed,
+    named_secrets,
     names_secret,
     without,
     without_secrets,
@@ -32,6 +35,9 @@ _MEASURED = re.compile(
     "(TF|XLA|KERAS|OMP|KMP|MKL|GOMP|OPENBLAS|BLIS|DNNL|ONEDNN|NCCL|CUDA|CUDNN|CUBLAS|NVIDIA|MALLOC)_.*"
     "|PYTHON[A-Z]*|LD_PRELOAD|LD_LIBRARY_PATH|GLIBC_TUNABLES|LANG|LC_[A-Z]+|TZ"
 )
+# Files of settings, which scripts read, and their size in bytes.
+_SETTINGS = (".env", ".json", ".toml", ".ini", ".cfg", ".conf", ".yaml", ".yml", ".properties", ".netrc")
+_MOST_SETTINGS = 1 << 18
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
 # What stands for a password in the text of an address: %s, {}, <password>, $PASSWORD, ***.
 _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*+|\.{3}")
@@ -180,6 +186,18 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
         if is_mixed(part) or _is_named_secret(name, part)
     ]
     return tuple(sorted({*whole, *parts}))
+
+
+def secrets_beside(folder: Path) -> tuple[str, ...]:
+    """Return the values that files of settings in a folder name like secrets."""
+    found = set[str]()
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            is_setting = path.suffix in _SETTINGS or path.name.startswith(".env")
+            if is_setting and path.is_file() and path.stat().st_size <= _MOST_SETTINGS:
+                with suppress(OSError):
+                    found.update(named_secrets(path.read_text(encoding="utf-8", errors="replace")))
+    return tuple(sorted(found))
 
 
 def _is_named_secret(name: str, value: str) -> bool:

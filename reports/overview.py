@@ -28,7 +28,7 @@ from reports import numbers
 from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of
 from workloads.cells import NOTEBOOK
-from workloads.variants import BASELINE, TUNED, variant_name
+from workloads.variants import BASELINE, FIX, TUNED, variant_name
 
 # A service at this share of its device's speed, or more, is limited by its device.
 SATURATED = 0.9
@@ -406,6 +406,8 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     workload = next(known, Workload(name=row.case.workload))
     script = tuned.text if tuned else ""
     used = {file: text for file, text in workload.components.items() if file.removesuffix(".py") in script}
+    if tuned and tuned.fixes and FIX.of("many-steps") not in tuned.fixes:
+        used = {}
     is_notebook = workload.file.endswith(NOTEBOOK)
     command = _command(analysis, workload) if tuned and not is_notebook else ""
     step = next((step for step in row.changes if step.variant == TUNED), None)

@@ -39,6 +39,7 @@ from tests import builders, special_runs
 from tests.report_pages import Document, analysis
 from workloads.variants import (
     BASELINE,
+    FIX,
     MODEL_ONLY,
     TUNED,
     WITHOUT_EPOCHS,
@@ -222,6 +223,21 @@ def test_a_saved_script_has_the_command_that_runs_it(module: str, package: str, 
         else "Run it anywhere:"
     )
     assert f"{where} {command}" in text
+
+
+@pytest.mark.parametrize(("fixes", "needed"), [((FIX.of("many-steps"),), 1), ((FIX.of("xla"),), 0)])
+def test_only_what_a_remedy_imports_is_saved_beside_its_script(fixes: tuple[str, ...], needed: int) -> None:
+    run = builders.cpu_run(trials=1)
+    own = "from many_steps import mine"
+    script = VariantScript(variant=TUNED, diff="", text=own, fixes=fixes)
+    run = replace(
+        run,
+        trials=tuple(replace(trial, scripts=(script,)) for trial in run.trials),
+        workloads=tuple(replace(each, components={"many_steps.py": "x = 1"}) for each in run.workloads),
+    )
+    result = analyse(run)
+    (ladder,) = ladders(result, rows(result))
+    assert len(ladder.components) == needed
 
 
 def test_measurements_that_contradict_each_other_have_no_bar_and_no_gain() -> None:

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import os
 import quopri
 import re
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import urllib.parse
 from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
@@ -19,8 +21,9 @@ from harness.engines.container_settings import shown
 from harness.errors import UsageError
 from harness.options import Options
 from harness.run.resolve import private_values, recorded, resolve, revealed
-from harness.secrets import recorded_arguments, recorded_command, searched, secrets_in
+from harness.secrets import recorded_arguments, recorded_command, searched, secrets_beside, secrets_in
 from tests.commands import tfbench
+from tests.folders import write_files
 from workloads import protocol
 from workloads.hiding import names_secret, without, without_secrets
 
@@ -195,6 +198,20 @@ def test_hidden_values_are_found_in_what_is_quoted_again(
 def test_a_certificate_is_hidden_without_more_than_an_environment_holds() -> None:
     key = "\n".join("k" * 60 + str(line) for line in range(60))
     assert without(key.splitlines()[7], [key]) == without(repr(key), [key])[1:-1] == "***"
+
+
+def test_what_settings_beside_a_script_name_like_secrets_is_hidden(tmp_path: Path) -> None:
+    files = {
+        ".env": "export DB_PASSWORD=correct-horse\nAPI_TOKEN='a1b2c3d4e5'\nSTAGE=production7\nPASSWORD=\n",
+        "config.json": '{"smtp": {"password": "tr0ubadour", "user": "bob"}, "pad_token": "<|endoftext|>"}',
+        "login.yaml": "secret_key: wxyz-1234\nmax_tokens: 12345678\n",
+        "notes.txt": "password = not-a-setting-1",
+    }
+    write_files(tmp_path, files)
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    assert set(secrets_beside(tmp_path)) == {"correct-horse", "a1b2c3d4e5", "tr0ubadour", "wxyz-1234"}
+    assert secrets_beside(tmp_path / "none") == ()
 
 
 def test_secrets_in_a_script_are_found_with_their_lines() -> None:

@@ -16,6 +16,8 @@ from html.entities import codepoint2name
 HIDDEN = "***"
 # Values that are shorter also stand for other things in a text.
 SHORTEST, SHORTEST_OTHER = 4, 8
+# Of values in settings, which may be defaults and words.
+_SHORTEST_NAMED = 6
 # Longer ones are certificates and the like.
 _LONGEST_ENCODED = 256
 # As JSON within JSON within a representation.
@@ -215,6 +217,9 @@ def names_secret(name: str, value: str = "") -> bool:
     return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
 
 
+_VALUES = ("value", "quoted", "bare")
+
+
 def without_secrets(text: str) -> str:
     """Remove user names and passwords from addresses, values with names of secrets, and what looks like a secret."""
 
@@ -236,6 +241,17 @@ def without_secrets(text: str) -> str:
     for pattern in _SHOWN_PAIRS:
         text = pattern.sub(shown, text)
     return text
+
+
+def named_secrets(text: str) -> Iterator[str]:
+    """Yield the values in settings, such as those of a .env, JSON or YAML file, that are named like secrets."""
+    for pattern in (PAIR, *_SHOWN_PAIRS):
+        for found in pattern.finditer(text):
+            groups = found.groupdict()
+            name, value = groups["name"], next(groups[each] for each in _VALUES if groups.get(each))
+            strong = _is_strong(_words(name)) and len(value) >= _SHORTEST_NAMED
+            if names_secret(name, value) and (is_mixed(value) or strong):
+                yield value
 
 
 def _words(name: str) -> list[str]:

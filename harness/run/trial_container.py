@@ -35,7 +35,7 @@ from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Plan, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
-from harness.secrets import searched
+from harness.secrets import searched, secrets_beside
 from workloads.protocol import MACHINE, PRIVATE, SOAK, Measuring, Script, Spec
 from workloads.variants import BASELINE, FIXES, TUNED, measures_speed
 
@@ -95,8 +95,10 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    hidden = searched(options.environment, options.arguments)
-    if recorded(options) != options:
+    folders_read = {entry.folder, entry.path.parent} if entry.is_own else set[Path]()
+    beside = (secret for folder in folders_read for secret in secrets_beside(folder))
+    hidden = tuple(sorted({*searched(options.environment, options.arguments), *beside}))
+    if hidden or recorded(options) != options:
         # The specification is a file of the run.
         environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": hidden})
     container = ContainerSpec(
