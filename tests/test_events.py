@@ -237,7 +237,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
          "raised ValueError: "),
         (ended(1), raised(f"a.py:1: {'x' * 5000}. Download it.", "ScriptError"), None, Status.FAILED,
          "x. Download it. See log.txt"),
-        (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower the batch size"),
+        (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "allocate less"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(1), raised("cuda: out of memory", "XGBoostError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),

@@ -214,6 +214,25 @@ def test_what_settings_beside_a_script_name_like_secrets_is_hidden(tmp_path: Pat
     assert secrets_beside(tmp_path / "none") == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (f"wandb: Paste API key {'a0b1' * 10}", True),
+        (f"API key: {'a0b1' * 10}", True),
+        ("the password is Hunter2Secret", True),
+        ("with password 'Hunter5Secret99'", True),
+        ("token Hunter9SecretTok99", True),
+        ("curl -u bob:pass1 https://x", True),
+        ("unexpected token abc12345 in JSON", False),
+        ("the token 12345678 is odd", False),
+        ("password is wrong", False),
+        ("docker run -u 1000:1000 x", False),
+    ],
+)
+def test_secrets_are_hidden_as_prompts_messages_and_commands_show_them(text: str, hidden: bool) -> None:
+    assert (without_secrets(text) != text) is hidden
+
+
 def test_secrets_in_a_script_are_found_with_their_lines() -> None:
     found = (
         f"API_KEY = '{BODY}'\nself.token = '{BODY}'\nos.environ['WANDB_API_KEY'] = '{BODY}'\n"

@@ -16,6 +16,8 @@ from html.entities import codepoint2name
 HIDDEN = "***"
 # Values that are shorter also stand for other things in a text.
 SHORTEST, SHORTEST_OTHER = 4, 8
+# Behind a word that a sentence may have.
+_SHORTEST_TOLD = 16
 # Of values in settings, which may be defaults and words.
 _SHORTEST_NAMED = 6
 # Longer ones are certificates and the like.
@@ -217,6 +219,12 @@ def names_secret(name: str, value: str = "") -> bool:
     return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
 
 
+# As prompts, messages and commands show it.
+_TOLD = re.compile(
+    r"\b(?:(?:api|access|secret|private|auth)[ _-]?key|password|passphrase|(?P<weak>token|secret))"
+    rf"(?:\s(?:is|was))?[:,]?\s{{1,20}}(?!is\b|was\b){_VALUE}|(?<=-u )[\w.@-]+:(?P<user>\S+)",
+    re.IGNORECASE,
+)
 _VALUES = ("value", "quoted", "bare")
 
 
@@ -237,10 +245,16 @@ def without_secrets(text: str) -> str:
         hides = meant(name, value) and (clear or (found["quoted"] and _is_strong(_words(name))))
         return found[0].removesuffix(value) + HIDDEN if hides else found[0]
 
+    def told(found: re.Match[str]) -> str:
+        value = found["quoted"] or found["bare"] or found["user"]
+        mixed = is_mixed(value) and len(value) >= (_SHORTEST_TOLD if found["weak"] else SHORTEST_OTHER)
+        hides = (mixed or found["user"]) and not value.isdecimal() and not _OF_HINTS.fullmatch(value)
+        return found[0].removesuffix(value) + HIDDEN if hides else found[0]
+
     text = PAIR.sub(pair, SECRET_FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
     for pattern in _SHOWN_PAIRS:
         text = pattern.sub(shown, text)
-    return text
+    return _TOLD.sub(told, text)
 
 
 def named_secrets(text: str) -> Iterator[str]:

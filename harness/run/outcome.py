@@ -100,7 +100,10 @@ def _failed(end: End) -> tuple[Status, str] | None:
         more = "" if "log.txt" in text else " See log.txt for its output."
         return _SENTENCES[kind], f"{text}{more}"
     if error and _is_out_of_memory(kind, str(error["message"])):
-        advice = "Lower the batch size, or use a device with more memory."
+        device = not kind.endswith(MemoryError.__name__)
+        advice = (
+            "Lower the batch size, or use a device with more memory." if device else "Let it allocate less."
+        )
         return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
@@ -153,7 +156,7 @@ def _settled(log: EventLog) -> set[str]:
 def _error(error: Mapping[str, Any]) -> str:
     """Return an error as a sentence."""
     kind, message = str(error["type"]), str(error["message"])
-    if kind in _SENTENCES:
+    if kind in _SENTENCES or kind == MemoryError.__name__:
         return _sentence(message)
     return _sentence(f"The workload raised {kind}: {reason_of(message)}")
 

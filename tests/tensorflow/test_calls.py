@@ -772,6 +772,12 @@ def test_a_module_with_calls_that_have_callbacks_needs_its_steps_one_by_one(driv
     assert bool(done.of("reading", variant=name)) and bool(done.of("window", variant=name)) == offered
 
 
+def test_memory_that_a_script_asks_for_in_vain_names_its_line(drive):
+    asks = "class Asks(keras.callbacks.Callback):\n    def on_epoch_end(self, *given): bytearray(1 << 62)\n"
+    (error,) = drive(f"{HEAD}{asks}made().fit(x[:16], y[:16], 8, callbacks=[Asks()])", code=1).of("error")
+    assert error["type"] == "MemoryError" and f"train.py:{HEAD.count(chr(10)) + 2}: " in error["message"]
+
+
 def test_names_of_ipython_are_there(drive):
     text = "get_ipython().run_line_magic('matplotlib', 'inline')\nassert 'colab' not in str(get_ipython())\n"
     drive(HEAD + text + "display(made().fit(x, y, 8))\nget_ipython().getoutput('ls')[:1]\n")

@@ -75,7 +75,7 @@ from workloads.protocol import (
 from workloads.variants import BASELINE, FIX, FIXES, STAGES, TUNED, kind_of, measures_speed, together
 
 # Errors whose type says more than a line of the script.
-_TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_TYPED = (LossError, NoGpuError, tf.errors.ResourceExhaustedError)
 _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
 
 # More than a program such as git takes, and less than the import of TensorFlow.
@@ -410,6 +410,8 @@ class ScriptRun:
                 f"A callback or the input of {path.name} ends the process while it is measured, with {error!r}. "
                 "Leave that out."
             )
+        if isinstance(error, MemoryError):
+            return MemoryError(script.explained(error, path, call.place))
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if isinstance(error, Exception) and not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
