@@ -7,6 +7,7 @@ with `# left out`, so that a notebook made from the script has it again.
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import re
 import shlex
@@ -85,6 +86,7 @@ def script_of(content: bytes, path: Path) -> str:
     Raises:
         UsageError: it is no notebook of Python in version 4 of the format.
     """
+    content = content.removeprefix(codecs.BOM_UTF8)
     try:
         version = msgspec.json.decode(content, type=_Version).nbformat
         notebook = msgspec.json.decode(content, type=_Notebook) if version == 4 else None

@@ -207,6 +207,10 @@ def test_prompts_of_a_console_are_no_part_of_a_cell(prompts: tuple[str, str]) ->
     assert plain_cell("x = [\n...,\n]") == ["x = [", "...,", "]"]
 
 
+def test_a_mark_of_the_encoding_is_no_part_of_a_notebook() -> None:
+    assert script_of(b"\xef\xbb\xbf" + WHOLE, PATH) == script_of(WHOLE, PATH)
+
+
 def test_what_is_captured_is_empty() -> None:
     assert printed([*plain_cell("%%capture cap\nx = 1"), "found = cap.stdout"])["found"] == ""
 
