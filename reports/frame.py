@@ -27,7 +27,7 @@ from workloads.variants import variant_name
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, text.breakable, text.code_block, text.coded, text.exact, facts,
-    causes.advice, causes.explanation, causes.fix, messages.further, messages.limit, messages.no_rate,
+    causes.advice, causes.explanation, causes.fix, messages.command, messages.further, messages.limit, messages.no_rate,
     messages.removed,
     numbers.duration, numbers.energy, numbers.factor, numbers.factor_with_interval, numbers.gain,
     numbers.interval, numbers.money, numbers.number,

