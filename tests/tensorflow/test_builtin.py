@@ -91,8 +91,8 @@ def test_published_tuned_and_the_ladder_between_them_run_and_learn(drive, serve,
     steps, least = LEARNED.get(name, (2, 0.0))
     # Windows end early after ten times their length: all steps must fit into it on a busy host too.
     more: dict[str, Any] = {"steps": steps, "window_s": 2.0} if least else {}
-    # Without an accuracy to reach, a deep network would be compiled once more for it.
-    more["evaluate"] = name not in ("resnet50", "transfer-learning")
+    # Without an accuracy to reach, a network would be compiled once more for it.
+    more["evaluate"] = bool(least)
     if name.endswith("-mlp"):
         # Perceptrons learn noisy patterns sooner than the procedural pictures; convolutions do not.
         (data,) = workload.datasets

@@ -122,9 +122,7 @@ def test_an_epoch_ends_with_its_data(drive):
     assert baseline["params"]["samples_per_epoch"] == 100
 
 
-@pytest.mark.parametrize(
-    ("begin_s", "batch_s", "batches"), [(0.3, 0.002, 400), (0.3, 0.02, 100), (0.0, 0.3, 20)]
-)
+@pytest.mark.parametrize(("begin_s", "batch_s", "batches"), [(0.3, 0.002, 400), (0.0, 0.3, 20)])
 def test_the_start_of_a_validation_counts_once(drive, begin_s, batch_s, batches):
     text = HEAD + (
         "import time\nx, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"

@@ -16,7 +16,7 @@ import os, time
 WAITS = True
 class Waiting(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        time.sleep(0.02 * WAITS)
+        time.sleep(0.006 * WAITS)
 model = made()
 model.fit(x, y, batch_size=8, epochs=9, callbacks=[Waiting()])
 """
@@ -79,7 +79,7 @@ def test_a_rest_that_is_the_same_refuses_nothing(tried, then):
 
 
 def test_a_rest_without_end_is_compared_as_far_as_it_went(tried):
-    assert "later False" in tried("print('later', WAITS)\nwhile True: time.sleep(0.1)", stall_s=5.0)
+    assert "later False" in tried("print('later', WAITS)\nwhile True: time.sleep(0.1)", stall_s=3.0)
 
 
 # The same in a loop of the script's own.
@@ -89,7 +89,7 @@ WAITS = True
 model = made()
 for step in range(120):
     model.train_on_batch(x[:8], y[:8])
-    time.sleep(0.02 * WAITS)
+    time.sleep(0.006 * WAITS)
     # tfbench: step 8
 """
 
