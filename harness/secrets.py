@@ -14,6 +14,7 @@ import tokenize
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from workloads.cells import left_out
@@ -188,6 +189,7 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
     return tuple(sorted({*whole, *parts}))
 
 
+@cache  # for all trials of a run
 def secrets_beside(folder: Path) -> tuple[str, ...]:
     """Return the values that files of settings in a folder name like secrets."""
     found = set[str]()

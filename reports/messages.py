@@ -186,7 +186,7 @@ def repeat(analysis: Analysis) -> str:
     run = analysis.run
     if trust(analysis)[1] != "notice" or not command(run):
         return ""
-    words = shlex.split(run.manifest.command)
+    words = shlex.split(command(run))
     for option in ("--trials", "--time", "--out"):
         while option in words:
             del words[(at := words.index(option)) : at + 2]

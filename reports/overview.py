@@ -405,9 +405,9 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     known = (workload for workload in analysis.run.workloads if workload.name == row.case.workload)
     workload = next(known, Workload(name=row.case.workload))
     script = tuned.text if tuned else ""
-    used = {file: text for file, text in workload.components.items() if file.removesuffix(".py") in script}
-    if tuned and tuned.fixes and FIX.of("many-steps") not in tuned.fixes:
-        used = {}
+    needless = tuned and tuned.fixes and FIX.of("many-steps") not in tuned.fixes
+    components = {} if needless else workload.components
+    used = {file: text for file, text in components.items() if file.removesuffix(".py") in script}
     is_notebook = workload.file.endswith(NOTEBOOK)
     command = _command(analysis, workload) if tuned and not is_notebook else ""
     step = next((step for step in row.changes if step.variant == TUNED), None)

@@ -6,12 +6,11 @@ import multiprocessing
 import os
 import sys
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from workloads.driver.changing import changes_files
-from workloads.driver.processes import parent, processes
+from workloads.driver.processes import processes, state_of
 from workloads.protocol import visible
 
 # What processes of multiprocessing run, which they forget when they start.
@@ -42,8 +41,9 @@ def changing_files() -> str:
     known = {each.pid for each in children} | _helpers() | {os.getpid()}
     # The first process adopts orphans.
     own = (os.getpid(), os.getppid())
-    programs = (each for each in processes() if each not in known and parent(each) in own)
-    return next((f"program {name}" for name in map(_name, programs) if name), "")
+    states = map(state_of, set(processes()) - known)
+    names = (visible(name) for name, state, above in states if above in own and state != "Z")
+    return next((f"program {name}" for name in names), "")
 
 
 def _helpers() -> set[int]:
@@ -51,13 +51,3 @@ def _helpers() -> set[int]:
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     return {pid for pid in (getattr(tracker, "_pid", None), getattr(server, "_forkserver_pid", None)) if pid}
-
-
-def _name(pid: int) -> str:
-    """Return the name of a process; "" if it has ended."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    name, _, rest = status.partition("(")[2].rpartition(")")
-    return "" if rest.split()[0] == "Z" else visible(name)

@@ -282,12 +282,19 @@ def processes() -> list[int]:
 
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it has ended."""
+    return state_of(pid)[2]
+
+
+def state_of(pid: int) -> tuple[str, str, int]:
+    """Return the name, the state and the parent of a process; "", "" and 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return 0
+        return "", "", 0
     # State and parent follow the name in parentheses, which may contain anything.
-    return int(stat.rpartition(")")[2].split()[1])
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    state, above = rest.split()[:2]
+    return name, state, int(above)
 
 
 def _private_files() -> set[Path]:
