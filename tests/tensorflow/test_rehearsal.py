@@ -23,17 +23,23 @@ model.fit(x, y, batch_size=8, epochs=9, callbacks=[Waiting()])
 NAME = "fix:no-progress-bar"
 
 
+def changed(drive, then: str, training: str = WAITS, **spec: object):
+    """Return the outcome of the script as it is written and with the change, which gains."""
+    text = f"{HEAD}{training}{then}\n"
+    start = text.index("True\n")
+    change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
+    done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
+    assert done.of("window", variant=NAME) and done.of("error") == []
+    return done
+
+
 @pytest.fixture
 def tried(drive):
     """Return why the change is refused after it gained; "" if it is not, and None if no rest was run."""
 
-    def run(then: str, training: str = WAITS, **spec: object) -> str | None:
-        text = f"{HEAD}{training}{then}\n"
-        start = text.index("True\n")
-        change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
-        done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
-        reasons = [each["reason"] for each in done.of("judged")]
-        assert done.of("window", variant=NAME) and done.of("error") == [] and len(reasons) < 2
+    def run(*given: str, **spec: object) -> str | None:
+        reasons = [each["reason"] for each in changed(drive, *given, **spec).of("judged")]
+        assert len(reasons) < 2
         return reasons[0] if reasons else None
 
     return run
@@ -43,17 +49,35 @@ def tried(drive):
     ("then", "said"),
     [
         ("assert WAITS", "AssertionError"),
-        ("print('loss', 0.5 + WAITS)", 'prints "loss 0.5"; as written, "loss 1.5"'),
-        ("model.evaluate(x * (1 + 9 * WAITS), y)", "evaluate at train.py:"),
-        ("model.predict(x[: 8 + WAITS])", "returns other shapes: (8, 2), not (9, 2)"),
-        ("model.fit(x[: 32 + 64 * WAITS], y[: 32 + 64 * WAITS], 8)", "steps 4; as written, 12"),
-        ("if WAITS: open('made', 'w').close()", "does not write made"),
         ("WAITS or os.kill(os.getpid(), 9)", "SIGKILL"),
         ("if WAITS: model.predict(x)\nos._exit(3)", "1 calls"),
     ],
 )
 def test_a_change_with_which_the_rest_differs_is_refused(tried, then, said):
     assert said in tried(then)
+
+
+def test_what_follows_the_call_is_noted(drive):
+    then = """
+print('loss', 0.5 + WAITS)
+model.evaluate(x * (1 + 9 * WAITS), y)
+model.predict(x[: 8 + WAITS])
+model.fit(x[: 32 + 64 * WAITS], y[: 32 + 64 * WAITS], 8)
+open('made' if WAITS else 'other', 'w').write('text')
+"""
+    done = changed(drive, then)
+    (written, again), (other,) = (done.of("ending", variant=variant) for variant in (BASELINE, NAME))
+    assert written["files"] == again["files"]
+    assert "loss 1.5" in written["printed"] and "loss 0.5" in other["printed"]
+    assert (written["files"], written["sizes"]) == ({"made": ["text"]}, {"made": 4})
+    assert [*other["files"]] == ["other"]
+    names = ["fit", "evaluate", "predict", "fit"]
+    assert [each["name"] for each in written["calls"]] == [each["name"] for each in other["calls"]] == names
+    _, evaluated, predicted, trained = zip(written["calls"], other["calls"], strict=True)
+    assert evaluated[0]["place"] == evaluated[1]["place"] and "train.py:" in evaluated[0]["place"]
+    assert evaluated[0]["values"]["loss"] > 2 * evaluated[1]["values"]["loss"]
+    assert [each["form"] for each in predicted] == ["(9, 2)", "(8, 2)"]
+    assert [each["values"]["steps"] for each in trained] == [12, 4]
 
 
 SAME = """
