@@ -27,7 +27,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
-PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
+PR_CAPBSET_DROP, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 24, 19, 21
 # The kernel does not let a namespace clear these.
 LOCKED = {"nosuid": MS_NOSUID, "nodev": MS_NODEV, "noexec": MS_NOEXEC}
 
@@ -39,8 +39,10 @@ def main(folders: "dict[str, typing.Any]", command: "list[str]") -> None:
     try:
         enter()
         protect(folders["tmp"], folders["writable"], folders["visible"], folders["shown"])
-        # Otherwise root could undo it. Of others, the capability ends with this program.
-        libc.prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)
+        # Otherwise root could undo it, and reach all files through /proc/PID/root of processes outside. Of others,
+        # capabilities end with this program.
+        for capability in (CAP_SYS_ADMIN, CAP_SYS_PTRACE):
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     except OSError as error:
         os.write(2, f"No namespace: {error}\n".encode())
         sys.exit(NOT_POSSIBLE)
