@@ -226,6 +226,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(137, out_of_memory=True), EventLog(started=True), None, Status.OUT_OF_MEMORY,
          "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
+        (ended(-7), GOOD, None, Status.FAILED, "a library: install or copy it again"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (ended(1), raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
          None, Status.FAILED, "raised ValueError: OSError: no disk. See"),
@@ -262,6 +263,12 @@ def test_a_trial_whose_connection_was_cut_was_not_killed_by_somebody():
     for output, expected in (("1/9\n", "killed it"), (f"1/9\n{GONE}\n", "was cut")):
         _, message = outcome(End(exit=ended(137), log=GOOD, output=output), (BASELINE,))
         assert expected in message and "--resume" in message
+
+
+def test_the_last_line_of_what_aborts_is_told():
+    output = "terminate called\n  what():  Resource temporarily unavailable\n"
+    _, message = outcome(End(exit=ended(-6), log=GOOD, output=output), (BASELINE,))
+    assert "SIGABRT" in message and "Resource temporarily unavailable" in message
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,15 @@ _SENTENCES = {
     OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
     STALLED: Status.TIMEOUT,
 }
+# What may have sent a signal, and what to try.
+_KILLED_BY: Mapping[int, str] = {
+    signal.SIGBUS: (
+        "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them. Otherwise a file "
+        "that it has mapped is cut or damaged, such as a library: install or copy it again."
+    ),
+    signal.SIGTERM: "Somebody stopped it. Use --resume to run it again.",
+    signal.SIGKILL: "Somebody, or the system for lack of memory, killed it. Use --resume to run it again.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +124,10 @@ def _failed(end: End) -> tuple[Status, str] | None:
         return None
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
     name = {int(known): f" ({known.name})" for known in signal.Signals}.get(number, "")
-    last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
-    if number == signal.SIGBUS:
-        last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
-    if number == signal.SIGTERM:
-        last = "Somebody stopped it. Use --resume to run it again."
-    if number == signal.SIGKILL:
-        last = "Somebody, or the system for lack of memory, killed it. Use --resume to run it again."
-        if GONE in end.output:
-            return Status.FAILED, "The connection to its container was cut. Use --resume to run it again."
+    if number == signal.SIGKILL and GONE in end.output:
+        return Status.FAILED, "The connection to its container was cut. Use --resume to run it again."
+    told = 0 < exit_.code < FIRST_SIGNAL or number == signal.SIGABRT
+    last = _KILLED_BY.get(number) or (_last_line(end.output) if told else "")
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output. {last}"
     return Status.FAILED, result.strip()
 
