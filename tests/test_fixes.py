@@ -650,6 +650,13 @@ def test_settings_in_a_dict_get_an_argument_more(settings: str, called: str, mad
     assert f"model.compile({made})" in changed(text, "xla")
 
 
+@pytest.mark.parametrize("given", ["**quiet", "**{'verbose': 0}", "**dict(verbose=0)", "epochs=2, **quiet"])
+def test_what_a_dict_says_already_is_not_changed(given: str) -> None:
+    settings = "quiet = {'verbose': 0}\nmany = {'steps_per_execution': 64}\nmodel.compile(**many)\n"
+    text = f"{HEAD}{settings}model.fit(x, y, {given})\n"
+    assert not {FIX.of("no-progress-bar"), FIX.of("steps-per-execution")} & fixes_for(text, "cpu").keys()
+
+
 def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     text = f"{HEAD}data = {SOURCE}.map(f).batch(2)\nfor batch in data:\n    step(batch)\n"
     assert [*at_sites(fixes_for(text, "cpu"), [])] == [FIX.of("parallel-map")]

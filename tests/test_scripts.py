@@ -288,6 +288,11 @@ def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, obje
     assert constants(ast.parse(text)) == expected
 
 
+def test_a_chain_of_elif_is_no_deeper_than_it_is_long():
+    text = "A = 1\nif A == 0: B = 1\n" + "".join(f"elif A == {n}: B = {n}\n" for n in range(1, 1400))
+    assert constants(ast.parse(text)) == {"A": 1}
+
+
 @pytest.mark.parametrize(
     ("before", "values", "after"),
     [

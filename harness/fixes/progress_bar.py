@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument
+from harness.fixes.source import Source
 from workloads.protocol import Aim, Edit
 
 
@@ -19,7 +19,8 @@ def edits(source: Source) -> Sequence[Edit]:
     calls = [
         call
         for call in source.measured()
-        if (shown := argument(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
+        if (shown := source.given(call, "verbose")) is None
+        or source.words(shown) in ("1", '"auto"', "'auto'")
     ]
     return source.keyword_at(calls, "verbose", "2")
 

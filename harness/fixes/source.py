@@ -289,6 +289,11 @@ class Source:
         start += max((each.end() for each in behind if each.group(1)), default=0)
         return [Edit(start=start, end=start, text=f", {name}={value}")]
 
+    def given(self, call: ast.Call, name: str) -> ast.expr | None:
+        """Return the value of an argument, also of one that is given by a dict, as far as its display tells."""
+        settings = (self.setting(each.value, name) for each in call.keywords if each.arg is None)
+        return argument(call, name) or next(filter(None, settings), None)
+
     def setting(self, settings: ast.expr, name: str) -> ast.expr | None:
         """Return the value under a name in a dict that is given as `**settings`, as far as its display tells."""
         shown = self.value_of(settings.id) if isinstance(settings, ast.Name) else settings

@@ -53,7 +53,7 @@ def edits(source: Source) -> Sequence[Edit]:
 
 def _given(source: Source, compiled: ast.Call) -> float:
     """Return how many steps per call a compile asks for; infinitely many if only the script knows, or Keras."""
-    node = argument(compiled, "steps_per_execution")
+    node = source.given(compiled, "steps_per_execution")
     return 1 if node is None else _number(source, node, unknown=math.inf)
 
 

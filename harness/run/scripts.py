@@ -392,12 +392,14 @@ def _assignment(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 def _run_once(tree: ast.AST) -> Iterator[ast.stmt]:
     """Yield the statements of a module, also within others, but not those of its functions and classes."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.stmt):
-            yield node
-        within = isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
-        if within and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from _run_once(node)
+    waiting: list[ast.AST] = [tree]
+    while waiting:  # a chain of elif is as deep as it is long
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.stmt):
+                yield node
+            within = isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
+            if within and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                waiting.append(node)
 
 
 def _is_parameter(value: Any) -> bool:

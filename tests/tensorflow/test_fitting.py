@@ -487,6 +487,21 @@ def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute):
     assert wrong == [], "\n".join(f"{case[0]} {case[2]} {why!r}: {case[1][-700:]}" for case, why in wrong)
 
 
+def test_what_the_script_as_written_does_already_is_said(execute):
+    model = PLAIN.replace("'mse'", "'mse', steps_per_execution=4")
+    given = [
+        (remedy, f"{HEAD}{model}model.fit(x, y, verbose={verbose})\n")
+        for remedy, verbose in (
+            ("no-progress-bar", "0"),
+            ("no-progress-bar", "'auto'"),
+            ("steps-per-execution", "1"),
+        )
+    ]
+    judged = "(setattr(took.call, 'as_written', took.call.params()), misfit(remedy, took.call))[1]"
+    quiet, shown, several = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", judged))
+    assert "no progress bar" in quiet and shown == "" and "as many steps" in several
+
+
 AUGMENT = "draw = tf.random.Generator.from_seed(1)\nflip = keras.layers.RandomFlip(seed=1)\n"
 LEVEL = "level = tf.Variable(1.0, trainable=False)\n"
 LOSSES = [

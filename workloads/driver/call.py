@@ -371,6 +371,7 @@ class Call:
             **({"python_input": True} if self.in_python else {}),
             **({"validates": True} if self.validates else {}),
             **({"prefetches": True} if self.prefetches else {}),
+            **({} if self.arguments.get("verbose", "auto") in (1, "auto") else {"quiet": True}),
         }
 
     def keep_state(self) -> None:

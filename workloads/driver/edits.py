@@ -57,7 +57,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
         Change(what=name, before=_text(before.get(name)), after=_text(after[name]))
         for name in sorted(after)
         if before.get(name) != after[name]
-        and name not in ("samples_per_epoch", "python_input", "validates", "prefetches", "acts_every")
+        and name
+        not in ("samples_per_epoch", "python_input", "validates", "prefetches", "quiet", "acts_every")
     ]
 
 

@@ -117,6 +117,8 @@ def _steps_per_execution(call: Call) -> str:
     if call.epoch.ends and call.epoch.batches is None and not given:
         return "Nobody knows how many steps an epoch has, and Keras counts steps of several per call otherwise then."
     per_call = int(call.model.steps_per_execution)
+    if per_call * call.steps_per_batch <= call.as_written.get("steps_per_call", 1) != 1:
+        return "The script runs as many steps per call already."
     for name in ("steps_per_epoch", "validation_steps", "steps"):
         if (call.arguments.get(name) or 0) % per_call:
             return (
@@ -158,6 +160,8 @@ def _many_steps(call: Call) -> str:
 
 
 def _no_progress_bar(call: Call) -> str:
+    if call.as_written.get("quiet"):
+        return "The call shows no progress bar: its verbose says so."
     name = reads_params(call)
     return f"The callback {name} may read verbose from its params." if name else _read_output(call)
 
