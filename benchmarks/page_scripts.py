@@ -176,6 +176,8 @@ def main(report: Path, device: str = "cpu") -> None:
 def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ...]]:
     analysis, folders, container = analyse(run), data_folders(run), container_for(engine, run, device)
     for workload in run.workloads:
+        if workload.file.endswith(".ipynb"):
+            continue  # its differences are those of cells
         data = {each.name: folders[each.name] for each in workload.datasets}
         cases = (case for case in analysis.cases_of(workload.name) if case.device == device)
         results = next((case.variants for case in cases), {})

@@ -124,6 +124,8 @@ def writing_hint(error: OSError, otherwise: str) -> str:
     """Return what to try after a file could not be written; `otherwise` if its error says no more."""
     if error.errno == errno.ENAMETOOLONG:
         return "Choose a shorter name: --out for runs, TFBENCH_CACHE for the cache."
+    if str(error.filename).startswith(("/proc/", "/sys/")):
+        return "Mount the kernel's file systems /proc and /sys where tfbench runs."
     if error.errno in (errno.ENOENT, errno.ELOOP):
         return "Choose another path: --out for runs, TFBENCH_CACHE for the cache."
     if error.errno != errno.EFBIG:

@@ -294,6 +294,13 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
             "ConnectionResetError", "reset.@",
         ),
         ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made"),
+        ("import workloads\nworkloads.mine", "AttributeError", "rename yours"),
+        ("from workloads import mine", "cannot import name 'mine'", "rename yours"),
+        (
+            "try:\n    open('/data/x.csv')\nexcept OSError as error:\n    raise RuntimeError('no data') from error",
+            "train.py:4: RuntimeError: no data, from FileNotFoundError: ", "/data/x.csv",
+        ),
+        ("x = (1)" + ".real" * 200 + "\nx.none", "train.py:2: AttributeError", ""),
         ("import workloads.mine", "No module named 'workloads.mine'", "rename yours"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),
         ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),

@@ -28,7 +28,7 @@ def calls_of_fit(tree: ast.AST) -> list[ast.Call]:
                 own.add(name)
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=targets, value=ast.Call() as made) if _first_name(made) in own:
+            case ast.Assign(targets=targets, value=ast.Call() as made) if first_name(made) in own:
                 others |= {target.id for target in targets if isinstance(target, ast.Name)}
     # `self.fit` may be of one of these classes.
     defined = any(
@@ -41,8 +41,8 @@ def calls_of_fit(tree: ast.AST) -> list[ast.Call]:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "fit"
-        and _first_name(node.func.value) not in own | others
-        and not (defined and ast.unparse(node.func.value) == "self")
+        and first_name(node.func.value) not in own | others
+        and not (defined and getattr(node.func.value, "id", "") == "self")
     ]
 
 
@@ -50,7 +50,7 @@ def _fits_others(module: str) -> bool:
     return module.partition(".")[0] in _FITS_OTHERS
 
 
-def _first_name(node: ast.expr) -> str:
+def first_name(node: ast.expr) -> str:
     """Return the name that an expression of attributes and calls begins with; "" for others."""
     while isinstance(node, (ast.Attribute, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value

@@ -38,7 +38,7 @@ _KILLED_BY: Mapping[int, str] = {
         "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them. Otherwise a file "
         "that it has mapped is cut or damaged, such as a library: install or copy it again."
     ),
-    signal.SIGTERM: "Somebody stopped it. Use --resume to run it again.",
+    signal.SIGTERM: "Somebody, or the script itself, stopped it. Unless it was the script, use --resume.",
     signal.SIGKILL: "Somebody, or the system for lack of memory, killed it. Use --resume to run it again.",
 }
 

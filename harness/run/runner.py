@@ -114,7 +114,8 @@ class Runner:
         """Print the speeds so far of what a trial has measured."""
         if speeds := stopping.speeds(planned):
             texts = (
-                f"{variant} {speed:,.4g}/s" + (f" {_plus_minus(width)}" if width < math.inf else "")
+                f"{variant} {float(f'{speed:.4g}'):,.10g}/s"
+                + (f" {_plus_minus(width)}" if width < math.inf else "")
                 for variant, (speed, width) in speeds.items()
             )
             self.progress.line(f"  {_name(planned)}: {', '.join(texts)}")

@@ -82,7 +82,7 @@ def test_what_the_scripts_chose_and_how_they_differ(outcome):
     chosen = {each["variant"]: each["params"] for each in outcome.of("variant")}
     assert chosen[BASELINE] == {
         "batch_size": 32, "epochs": 100, "samples_per_epoch": 6000, "steps_per_call": 1, "jit_compile": False,
-        "run_eagerly": False, "precision": "float32",
+        "run_eagerly": False, "precision": "float32", "quiet": True,
     }  # fmt: skip
     assert (chosen[TUNED]["batch_size"], chosen[TUNED]["steps_per_call"]) == (32, 10)
     assert chosen[TUNED]["samples_per_epoch"] == 6000 // 320 * 320

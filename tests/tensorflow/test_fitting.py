@@ -502,6 +502,13 @@ def test_what_the_script_as_written_does_already_is_said(execute):
     assert "no progress bar" in quiet and shown == "" and "as many steps" in several
 
 
+def test_the_debug_mode_of_pipelines_is_named(execute):
+    debugged = pipeline(".map(lambda a, b: (a, b), 8).cache()", "tf.data.experimental.enable_debug_mode()\n")
+    given = [("parallel-map", debugged)]
+    (reason,) = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", "misfit(remedy, took.call)"))
+    assert "enable_debug_mode" in reason
+
+
 AUGMENT = "draw = tf.random.Generator.from_seed(1)\nflip = keras.layers.RandomFlip(seed=1)\n"
 LEVEL = "level = tf.Variable(1.0, trainable=False)\n"
 LOSSES = [

@@ -105,7 +105,7 @@ def _of_import(error: BaseException, text: str) -> str:
     )
     if missing or "python3-tk" in text:
         return "The image's Python does not have it: leave it out, or pass an image FROM ours that has it with --image."
-    if isinstance(error, ImportError) and str(error.name).partition(".")[0] == __name__.partition(".")[0]:
+    if _has_our_name(error):
         return "tfbench has a package of this name in the container: rename yours."
     if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):
         return "Build the image FROM one of ours."
@@ -123,6 +123,13 @@ def _of_import(error: BaseException, text: str) -> str:
     if "TensorBoard is not installed" in text:
         return f"Leave its callback and tf.summary out, or {_WITH.format('tensorboard')}"
     return ""
+
+
+def _has_our_name(error: BaseException) -> bool:
+    """Return whether the script has looked into the package of tfbench for something, which one of its own may have."""
+    module = getattr(getattr(error, "obj", None), "__name__", "") if isinstance(error, AttributeError) else ""
+    name = error.name if isinstance(error, ImportError) else module
+    return str(name).partition(".")[0] == __name__.partition(".")[0]
 
 
 def _of_machine(error: BaseException, text: str) -> str:

@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.ops import debug_mode
 from tensorflow.python.ops import script_ops
 
 from workloads.driver import script
@@ -74,7 +75,6 @@ _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 _SEEDS = "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
-_OF_OTHERS = "It changes a pipeline that the measured call does not read."
 # Bytes of a loader that is copied for a trial.
 _MOST_COPIED = 256 << 20
 # Objects that training may change.
@@ -203,10 +203,17 @@ def _may_never_end(dataset: Any) -> bool:
     return any("Generator" in kind or "Repeat" in kind for kind in kinds)
 
 
+def _unused() -> str:
+    """Return why the call's pipeline has no trace of what a remedy adds."""
+    if debug_mode.DEBUG_MODE:
+        return "tf.data runs in its debug mode, one element after another: leave enable_debug_mode() out."
+    return "It changes a pipeline that the measured call does not read."
+
+
 def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if not any(caches(given)):
-        return _OF_OTHERS
+        return _unused()
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
     if call.arguments.get("steps_per_epoch") and any(map(_may_never_end, caches(given))):
@@ -529,7 +536,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 def _parallel_map(call: Call) -> str:
     if not any("Parallel" in class_of(each) for each in _datasets(call)):
-        return _OF_OTHERS
+        return _unused()
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = _outlives_epochs(call) or around_batches(call)
     if reason := _reads_training(call) or (ahead and _prefetch(call)):

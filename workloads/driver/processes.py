@@ -31,7 +31,7 @@ from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, file_of, p
 # How often a process is looked at.
 _POLL_S = 0.02
 # A process that looks so often and has not for this long was stopped itself, and all others of its container with it.
-_STOOD_STILL_S = 2.0
+_STOOD_STILL_S = 1.0
 # A fork that has not begun after this time never will: the image's framework cannot be forked.
 _BEGINS_S = 60.0
 # How long a stalled process may take to write where it is.

@@ -200,8 +200,16 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     with suppress(OSError, ValueError):
         lines = left_out(path.read_text(encoding="utf-8"))
-    to_try = advice(error, _folders, lines) or ("" if place else _of_variables())
-    return f"{where}: {named(error).rstrip('.:')}. {to_try}".strip()
+    chain = [error, *_causes(error)]
+    to_try = next(filter(None, (advice(each, _folders, lines) for each in chain)), "")
+    told = ", from ".join(named(each).rstrip(".:") for each in chain)
+    return f"{where}: {told}. {to_try or ('' if place else _of_variables())}".strip()
+
+
+def _causes(error: BaseException, most: int = 2) -> list[BaseException]:
+    """Return what the script has caught and raised an error from, latest first."""
+    cause = error.__cause__
+    return [cause, *_causes(cause, most - 1)] if cause and most else []
 
 
 def variables_at_import(text: str) -> dict[str, str]:
@@ -233,7 +241,10 @@ def _is_framework(module: str) -> bool:
 
 
 def _is_environ(node: ast.expr) -> bool:
-    return ast.unparse(node) in ("os.environ", "environ")
+    match node:
+        case ast.Name(id="environ") | ast.Attribute(value=ast.Name(id="os"), attr="environ"):
+            return True
+    return False
 
 
 def _note_variables() -> None:

@@ -59,7 +59,7 @@ from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.threads import BusyThreads
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
-from workloads.fits import calls_of_fit
+from workloads.fits import calls_of_fit, first_name
 from workloads.protocol import (
     BETWEEN_EPOCHS,
     BUILD,
@@ -529,7 +529,7 @@ def _is_raised_by_script(error: BaseException) -> bool:
 def _own_calls_of_fit(tree: ast.AST) -> list[ast.Call]:
     """Return the calls of fit; that of `super()` in a fit is the same call, but for further ones there."""
     calls = calls_of_fit(tree)
-    supers = [each for each in calls if ast.unparse(each.func).startswith("super()")]
+    supers = [each for each in calls if first_name(each.func) == "super"]
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     further = [call for each in functions for call in [node for node in ast.walk(each) if node in supers][1:]]
     return [each for each in calls if each not in supers or each in further]
@@ -540,7 +540,8 @@ def _compiles(tree: ast.AST, call: Call) -> bool:
     ends = {
         (node.end_lineno, node.end_col_offset)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "compile"
+        if isinstance(node, ast.Call)
+        and "compile" in (getattr(node.func, "attr", ""), getattr(node.func, "id", ""))
     }
     return not ends.isdisjoint(call.sites[1])
 

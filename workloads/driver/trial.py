@@ -141,7 +141,7 @@ class Trial:
         """Say that all processes of this container stood still."""
         self._events.write("stopped", start_ns=start_ns, end_ns=end_ns)
         self._events.warning(
-            f"All processes of the container were stopped from outside for {(end_ns - start_ns) / 1e9:.0f} s, as by "
+            f"All processes of the container were stopped from outside for {(end_ns - start_ns) / 1e9:.1f} s, as by "
             "docker pause. What was measured meanwhile does not count."
         )
 
