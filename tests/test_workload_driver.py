@@ -282,6 +282,8 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
         ("raise RuntimeError('first\\nsecond')", "train.py:1: RuntimeError: first.", ""),
         ("import sys\nsys.exit(3)", "ended by itself: sys.exit(3)", "--arg"),
         ("from argparse import *\np = ArgumentParser()\np.add_argument('x')\np.parse_args()", "required: x", "=VALUE"),
+        ("breakpoint()\nx = 1", "BdbQuit", "leave breakpoint() out"),
+        ("raise RuntimeError(__loader__.get_source(__name__)[:5])", "RuntimeError: raise", ""),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
         ("import os\nr, w = os.pipe()\nos.close(r)\nos.write(w, b'x')", "BrokenPipeError", "Broken pipe.@"),
         ("import os\nr, w = os.pipe()\nos.get_terminal_size(w)", "train.py:3: OSError", "no terminal"),

@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import traceback
+from bdb import BdbQuit
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -158,8 +159,9 @@ def _of_machine(error: BaseException, text: str) -> str:
             f"Keras takes arrays, tf.data.Dataset, PyDataset and generators, but not `{kind}`: give it "
             f"`(batch for batch in {kind}(...))`, which is a generator."
         )
-    if isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error)):
-        return "A script cannot ask for input here: pass values with --arg or --param."
+    asks = isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error))
+    if asks or isinstance(error, BdbQuit):
+        return "A script cannot ask for input here: pass values with --arg or --param, and leave breakpoint() out."
     if isinstance(error, KeyError) and _raised_in(error)[-1:] in (["os.py"], ["<frozen os>"]):
         return f"A script has no variables of this shell: pass it with --env {error.args[0]}=VALUE."
     if isinstance(error, IndexError) and "sys.argv[" in _line_of(error):

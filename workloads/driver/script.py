@@ -25,7 +25,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from itertools import islice
 from os import getpid  # by a name of its own: scripts replace functions of os
 from pathlib import Path
@@ -559,9 +559,10 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     module = ModuleType("__main__")
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = builtins  # in other modules, a dict
+    module.__loader__ = SourceFileLoader(script.module or "__main__", str(path))
     if script.depth:
         module.__package__ = script.module.rpartition(".")[0]
-        module.__spec__ = ModuleSpec(script.module, None, origin=str(path))
+        module.__spec__ = ModuleSpec(script.module, module.__loader__, origin=str(path))
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     # Of a link, Python takes where it leads.
