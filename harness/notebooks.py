@@ -43,6 +43,10 @@ _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
 _OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
 _ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
+_PYLAB = (
+    "import numpy, numpy as np, matplotlib.pyplot as plt; from matplotlib.pylab import *; from numpy import *; "
+    "from numpy import random"
+)
 # What !mkdir makes, where a shell would read nothing else in its line.
 _FOLDERS = re.compile(
     r"(?:-[pv]+\s+)?(?:[\w./~$'\"-]|\{[^{}'\"\s]*\})+(?:\s+(?:[\w./~$'\"-]|\{[^{}'\"\s]*\})+)*"
@@ -310,6 +314,8 @@ def _value(magic: str, line: str) -> str:
     rest = rest.strip()
     if name == "%time" and _is_python(rest):
         return rest
+    if name == "%timeit" and _is_python(f"[{(timed := _OPTIONS.sub('', rest, count=1))}]"):
+        return f"[{timed}]{_WAS}{line}"
     if name == "%pwd":
         return f"__import__('os').getcwd(){_WAS}{line}"
     if name == "%env" and rest.isidentifier():
@@ -399,6 +405,7 @@ _LINES: Mapping[str, Callable[[str], str]] = {
     "set_env": _environment,
     "cd": _change_folder,
     "mkdir": _make_folders,
+    "pylab": lambda rest: _PYLAB,
     "run": _run,
 }
 

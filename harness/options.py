@@ -118,9 +118,10 @@ def _pairs(flag: str, values: Sequence[str]) -> Mapping[str, str]:
         example = "cpu=NAME or --image cuda=NAME" if flag == "--image" else "name=value"
         raise UsageError(f"{flag} takes NAME=VALUE.", hint=f"Write it as {flag} {example}.")
     pairs = {name: text for name, _, text in parts}
+    names = [name for name, _, _ in parts]
     if len(pairs) < len(values):
         raise UsageError(
-            f"{flag} has a name twice: {' '.join(name for name, _, _ in parts)}.",
+            f"{flag} has a name twice: {next(name for at, (name, _, _) in enumerate(parts) if name in names[:at])}.",
             hint="Give each name once"
             + ("; a sweep is --param BATCH_SIZE=32,64." if flag == "--param" else "."),
         )

@@ -138,6 +138,7 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ("if True:\n    %matplotlib inline\nx = 3", {"x": 3}),
         ("%timeit -n 1 -r 1 x = 5", {"x": 5}),
         ("x = %time 2 + 3", {"x": 5}),
+        ("x = %timeit -n1 -r1 -o 2 + 3", {"x": [5]}),
         ("files = !ls", {"files": []}),
         (
             "text = '''\n%matplotlib inline\n!ls\n'''\n%matplotlib inline",
@@ -159,6 +160,10 @@ def test_lines_of_ipython(cell: str, expected: dict[str, object]) -> None:
     assert len(lines) == len(cell.split("\n")), "lines keep their numbers"
     names = printed(lines)
     assert {name: names[name] for name in names.keys() - {"__builtins__", "a", "b"}} == expected
+
+
+def test_pylab_gives_the_names_of_numpy() -> None:
+    assert any("from numpy import *" in line for line in plain_cell("%pylab inline"))
 
 
 def test_files_variables_and_folders_of_magics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,7 @@ def test_plots_are_left_out_and_told(drive):
         "line, = one.plot(x)\ncounts, bins, _ = axis.hist(x)\nfig, axis = plt.subplots()\naxis.set_title('a')\n"
         "fig, ((axis,),) = plt.subplots(squeeze=False)\none, two = fig.subplots(nrows=2)\n"
         "make_subplots(rows=2).add_trace(1)\nfrom mpl_toolkits.mplot3d import Axes3D\nplt.__version__ > '1'\n"
+        "from matplotlib.pyplot import *\nplot(x)\ntitle('a')\n"
         "made().fit(x, y, 8)"
     )
     warnings = drive(HEAD + text).of("warning")

@@ -464,6 +464,28 @@ CASES = [
     ("cache", pipeline(".map(step).cache()", COUNTING + python("return a * counted()")), False),
     ("cache", pipeline(".map(step).cache()", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),
     ("cache", pipeline(".map(step).cache()", python("print('a sample'); return a * 2")), False),
+    *(
+        ("cache", pipeline(".map(step).cache()", f"{made}\n" + python(f"{changes}; return a")), False)
+        for made, changes in (
+            ("import struct\nkept = bytearray(8)", "struct.pack_into('q', kept, 0, 1 + kept[0])"),
+            ("kept = bytearray(8)", "np.frombuffer(kept, 'int64')[0] += 1"),
+            ("import array\nkept = array.array('q', [0])", "memoryview(kept)[0] += 1"),
+            ("import multiprocessing\nkept = multiprocessing.Value('q')", "kept.value += 1"),
+            (
+                "from multiprocessing.shared_memory import SharedMemory\nkept = SharedMemory(create=True, size=8)",
+                "kept.buf[0] = (kept.buf[0] + 1) % 251",
+            ),
+            (
+                "import sqlite3\nkept = sqlite3.connect(':memory:', check_same_thread=False)\n"
+                "kept.execute('create table t (x)')",
+                "kept.execute('insert into t values (1)')",
+            ),
+            ("import queue\nkept = queue.Queue()", "kept.put(1)"),
+            ("import decimal\nkept = decimal.Decimal(0)", "globals().update(kept=kept + 1)"),
+            ("kept = {1, 2}", "kept.add(max(kept) + 1); kept.remove(min(kept))"),
+            ("kept = {1: 0}", "kept[max(kept) + 1] = 0; del kept[min(kept)]"),
+        )
+    ),
     ("cache", pipeline(".map(step).cache()", MEMO + python("return known(int(a[0])) * a")), True),
     ("parallel-map", pipeline(".map(step, 8)", MEMO + python("return known(int(a[0])) * a")), True),
     ("parallel-map", pipeline(".map(step, 8)", COUNTING + python("return a * counted()")), False),

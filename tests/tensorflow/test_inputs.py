@@ -330,6 +330,19 @@ def test_the_first_short_batch_is_compiled_for_once(drive, variant, data, mode, 
     assert done.of("warning") == []
 
 
+def test_some_sizes_of_a_batch_are_compiled_for_before_the_windows(drive):
+    text = f"{HEAD}{ANY_ORDER}".replace("MODE", "run_eagerly").replace("NEW", "len(data[0]) not in SIZES")
+    text += (
+        "def batches():\n    for number in range(40):\n        rows = (3, 5, 8, 13)[number % 4]\n"
+        "        yield x[:rows], y[:rows]\n"
+        "data = tf.data.Dataset.from_generator(batches, output_signature=(\n"
+        "    tf.TensorSpec((None, 4), x.dtype), tf.TensorSpec((None,), y.dtype)))\n"
+        "model.fit(data, epochs=9)\n"
+    )
+    done = drive(text, variants=[BASELINE], warmup_s=0.01, window_s=0.05, steps=0)
+    assert max(max(each["step_ns"]) for each in done.of("steps")) < 5e8
+
+
 def test_the_rows_of_targets_are_the_samples(drive):
     """An input may have parts without a row for each sample."""
     text = HEAD + (

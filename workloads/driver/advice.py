@@ -45,6 +45,8 @@ _MISSING = re.compile(
 _PATH = re.compile(r"(?<![\w.}/])(?:\.\./|/)[^\s;:,'\"{}*?\[\]]*")
 # An absolute path of a folder in quotes, up to what may be many files.
 _NAMED = re.compile(r"['\"](/[\w.-]+(?:/[\w.-]+)*)/?(?:[*?\[/][^'\"]*)?['\"]")
+# Lines of a notebook that start programs.
+_PROGRAM = re.compile(r"!|^%%(ba)?sh|^%s[cx]\b|^%?(cat|cp|ln|mv|rm)\b")
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 
@@ -192,7 +194,7 @@ def _of_machine(error: BaseException, text: str) -> str:
 
 def _of_programs(error: BaseException, left_out: Sequence[str]) -> str:
     """Return which program of a notebook would have made a file, or an output; "" if there is none."""
-    programs = [line for line in left_out if re.search("!|^%%(ba)?sh", line) and "install" not in line]
+    programs = [line for line in left_out if _PROGRAM.search(line) and "install" not in line]
     outputs = [line for line in left_out if re.search(r"\w\s*=\s*[!%]", line)]
     if isinstance(error, (LookupError, TypeError, ValueError, AttributeError, AssertionError)) and outputs:
         return (

@@ -348,7 +348,7 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
     after = [dataset for dataset in pipelines(given) if any(caches(dataset))]
     kinds = [*map(class_of, after)]
     if call.epochs == 1 and "RepeatDataset" not in kinds:
-        return "The measured call trains for one epoch, which fills a cache and does not read it."
+        return "The measured call reads its input once, which fills a cache and does not read it."
     for dataset, kind in zip(after, kinds, strict=True):
         (source,) = dataset._inputs() if kind == "TakeDataset" else (dataset,)
         if int(dataset.cardinality()) != int(source.cardinality()) and not _fills_whole(source):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import io
 import itertools
+import numbers
 import os
 import random
 import sys
@@ -20,9 +22,9 @@ import tensorflow as tf
 
 from workloads.driver.reached import closure_of, codes, is_own, reached
 
-# Of longer collections and arrays, so many values are compared, at equal distances.
-_LOOKED_AT = 4096
-_PLAIN = (int, float, complex, str, bytes, type(None), type(...))
+# Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances.
+_LOOKED_AT, _BYTES_LOOKED_AT = 1 << 16, 1 << 26
+_PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
@@ -122,7 +124,7 @@ def _contents(starts: Sequence[Any]) -> _Contents:
     """Return the plain values that code may change, with the names of the variables and attributes that hold them.
 
     Constants and objects of libraries are left out, apart from those that are made to be changed: random generators,
-    iterators, arrays and open files.
+    iterators, arrays, buffers, queues, tables of pandas, data bases of sqlite3 and open files.
     """
     return {
         (id(thing), name): (name, content)
@@ -150,7 +152,7 @@ def _held(thing: Any) -> Iterator[tuple[str, Any]]:
         case type() if is_own(thing.__module__):
             yield from ((f"{thing.__name__}.{name}", value) for name, value in [*vars(thing).items()])
         case set():
-            yield "a set", len(thing)
+            yield "a set", thing
         case types.FunctionType() | type() | types.ModuleType():
             return
         case _ if is_own(type(thing).__module__):
@@ -162,14 +164,18 @@ def _held(thing: Any) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _content(value: Any, depth: int = 3) -> Any:
+def _content(value: Any, depth: int = 4) -> Any:
     """Return what a value is by now; None if that is unknown, as for objects that are looked into by themselves."""
     if isinstance(value, _PLAIN):
         return repr(value)
+    if isinstance(value, (types.ModuleType, type, types.FunctionType)):
+        return None
     if isinstance(value, (dict, list, tuple, deque)):
-        parts = value.values() if isinstance(value, dict) else value
+        parts = value.items() if isinstance(value, dict) else value
         some = itertools.islice(parts, 0, None, max(1, len(value) // _LOOKED_AT))
         return len(value), [_content(each, depth - 1) for each in some] if depth else ()
+    if isinstance(value, (set, frozenset)):
+        return len(value), hash(frozenset(value)) if len(value) <= _LOOKED_AT else None
     if isinstance(value, np.ndarray):
         flat = value.reshape(-1)
         part = flat[:: max(1, flat.size // _LOOKED_AT)]
@@ -180,11 +186,28 @@ def _content(value: Any, depth: int = 3) -> Any:
         return repr(value.get_state())
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
-    with suppress(OSError, ValueError):
-        if isinstance(value, io.IOBase):
-            return value.tell() if value.seekable() else None
-    # Iterators of libraries, such as loaders, look after what they count themselves.
-    if hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools"):
-        with suppress(Exception):
-            return repr(value), repr(value.__reduce__()[1:])[-_LOOKED_AT:]
+    with suppress(Exception):  # whatever objects of libraries raise
+        return _of_library(value)
     return None
+
+
+def _of_library(value: Any) -> Any:
+    """Return what an object of a library is by now that is made to be changed; None of others."""
+    kind = type(value)
+    if isinstance(value, io.IOBase):
+        return value.tell() if value.seekable() else None
+    if kind.__module__.startswith("pandas.") and hasattr(value, "iloc"):
+        return len(value), _content(value.iloc[:: max(1, len(value) // _LOOKED_AT)].to_numpy())
+    # Iterators of libraries, such as loaders, look after what they count themselves.
+    if hasattr(kind, "__next__"):
+        plain = kind.__module__ in ("builtins", "itertools")
+        return (repr(value), repr(value.__reduce__()[1:])[-_LOOKED_AT:]) if plain else None
+    if hasattr(value, "qsize"):
+        return value.qsize()
+    if hasattr(value, "total_changes"):  # of sqlite3
+        return value.total_changes
+    # multiprocessing has buffers in objects of its own.
+    buffer = memoryview(value.get_obj() if hasattr(value, "get_obj") else getattr(value, "buf", value)).cast(
+        "B"
+    )
+    return len(buffer), zlib.crc32(buffer[:: max(1, len(buffer) // _LOOKED_AT)].tobytes())

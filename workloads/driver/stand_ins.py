@@ -20,6 +20,15 @@ from workloads.protocol import ARRAYS, FIRST_WORD, PLOTTING, RARE, START
 
 # Function of matplotlib -> length of what it returns.
 _PARTS = {"plot": 1, "hist": 3, "subplot_mosaic": 2}
+# What scripts use after `from matplotlib.pyplot import *`.
+_PYPLOT = (
+    "annotate", "axes", "axhline", "axis", "axvline", "bar", "barh", "boxplot", "cla", "clf", "close", "cm", "colorbar",
+    "contour", "contourf", "errorbar", "figlegend", "figtext", "figure", "fill_between", "gca", "gcf", "gray", "grid",
+    "hist", "hist2d", "hlines", "imread", "imsave", "imshow", "legend", "loglog", "matshow", "pause", "pcolor",
+    "pcolormesh", "pie", "plot", "rc", "rcParams", "savefig", "scatter", "semilogx", "semilogy", "show", "stem", "step",
+    "subplot", "subplots", "subplots_adjust", "suptitle", "text", "tick_params", "tight_layout", "title", "twinx",
+    "violinplot", "vlines", "xlabel", "xlim", "xscale", "xticks", "ylabel", "ylim", "yscale", "yticks",
+)  # fmt: skip
 
 
 @contextmanager
@@ -123,6 +132,8 @@ class Nothing(ModuleType):
         return axes if not squeeze else self if axes.size == 1 else axes.squeeze()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__" and self.__name__ in ("matplotlib.pyplot", "matplotlib.pylab"):
+            return _PYPLOT
         if name.startswith("__"):
             raise AttributeError(name)
         return Nothing(f"{self.__name__}.{name}")

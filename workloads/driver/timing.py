@@ -26,6 +26,8 @@ SETTLED_WITHIN = 0.05
 BUFFERED_CALLS = 16
 # How long warm-up may go on for what else needs steps before the windows.
 LONGEST_WAIT_NS = 2_000_000_000
+# And for steps that are compiled for some more sizes of a batch.
+LONGEST_COMPILING_NS = 30_000_000_000
 # Windows of a fixed number of steps end early after this many times their planned length, so that slow models
 # finish a smoke run in seconds too.
 MAX_STRETCH = 10
@@ -93,7 +95,7 @@ class Meter:
             None right after an epoch ends.
         written: number of windows written.
         warm: whether windows are measured; before that, reading a loss delays nothing.
-        waits: set by training variants; returns whether a warm-up of less than LONGEST_WAIT_NS must go on.
+        waits: set by training variants; returns how long a warm-up must go on at most, nanoseconds since it began.
     """
 
     variant: str
@@ -111,7 +113,7 @@ class Meter:
     loss: Callable[[], float | None] | None = None
     written: int = 0
     warm: bool = False
-    waits: Callable[[], bool] = bool
+    waits: Callable[[], int] = int
     _machine: Machine | None = None
     _began: int = 0
     _compiled: int = 0
@@ -237,7 +239,7 @@ class Meter:
                 blocks.append(elapsed / steps)
             calls = max(1, min(2 * block_calls, round(block_ns * block_calls / elapsed)))
             over = (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9
-            if over and (spent > LONGEST_WAIT_NS or not self.waits()):
+            if over and spent > self.waits():
                 break
         self.phase(WARM_UP, began)
         if not (settled(blocks) or self.spec.steps or self.brief):

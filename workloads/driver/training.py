@@ -29,7 +29,7 @@ from workloads.driver.losses import Losses
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
-from workloads.driver.timing import COMPILED_SIZES, Meter, UsualStep
+from workloads.driver.timing import COMPILED_SIZES, LONGEST_COMPILING_NS, LONGEST_WAIT_NS, Meter, UsualStep
 from workloads.protocol import (
     ACCURACY,
     BETWEEN_EPOCHS,
@@ -61,6 +61,8 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
+# With more sizes of a batch, compiling for them is part of the speed.
+_MOST_SIZES = 8
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -115,6 +117,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         # Of steps inside an epoch.
         self._usual = UsualStep(COMPILED_SIZES)
         self._sizes: set[int] = set()
+        self._new_size_at = 0  # steps
         self._epoch_loss: float | None = None
         self._trained = self._trained_before = keras_model.iterations(call.model)
         self._first_steps = 0  # of the first epoch
@@ -187,6 +190,12 @@ class Boundaries(tf.keras.callbacks.Callback):
         return self._epoch_loss if running is None else running
 
     @property
+    def compiles(self) -> bool:
+        """Whether more sizes of a batch may come soon, for which the step is compiled; False if they keep coming."""
+        count = len(self._sizes)
+        return 1 < count <= _MOST_SIZES and self._steps < self._new_size_at + count
+
+    @property
     def steps_trained(self) -> int:
         """Steps that the model has trained since the call began; those that were seen if it does not count them."""
         return max(self._steps, keras_model.iterations(self.model) - self._trained_before)
@@ -218,6 +227,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._steps += done
         if samples not in self._sizes:
             self._sizes.add(samples)
+            self._new_size_at = self._steps
             compiled_ns = self._usual.compiled_ns(time.monotonic_ns() - self._begun_ns)
             # At the end of an epoch, `_end_epoch` has left it out.
             self._meter.pause(compiled_ns if batch > self._last else 0)
@@ -469,7 +479,10 @@ def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | Non
             return True
         return not reads and meter.samples < early
 
-    meter.waits = waits
+    def longest_ns() -> int:
+        return LONGEST_COMPILING_NS if boundaries.compiles else LONGEST_WAIT_NS if waits() else 0
+
+    meter.waits = longest_ns
 
 
 @contextmanager
