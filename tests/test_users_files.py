@@ -277,6 +277,15 @@ def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, plac
         assert Path(neighbour.name).read_text() == "old"
 
 
+def test_root_has_no_rights_over_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    setting = "/proc/sys/kernel/core_pattern"
+    code = f"cat {setting} > {setting}; grep CapBnd /proc/self/status; echo 0 > /proc/self/oom_score_adj && echo own"
+    spec = container_spec(image=image(sys.executable), command=("sh", "-c", code), out=tmp_path / "out")
+    _, log = run_to_end(LocalEngine(protects=True), spec, 60)
+    assert "Read-only file system" in log and "CapBnd:\t00000000000000db\nown" in log
+
+
 def test_a_trials_folder_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk/out").mkdir(parents=True)
     (tmp_path / "runs").symlink_to("disk")

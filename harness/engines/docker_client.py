@@ -248,12 +248,22 @@ def _host_of(context: str) -> str:
     return str(found.Host)
 
 
+def _damaged_config() -> EngineError:
+    return EngineError(
+        "Docker's config.json is damaged: it is no file, or holds no JSON object, or one that is nested too deeply.",
+        hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
+    )
+
+
 def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> docker.DockerClient:
     """Return a client for the first socket that responds in time.
 
     Raises:
         EngineError: none responds; the message gives the reason for each.
     """
+    config = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"), "config.json")  # noqa: PTH111
+    if config.exists() and not config.is_file():  # a pipe would be waited for
+        raise _damaged_config()
     failures, hint = [], HINT
     for socket, name in sockets.items():
         try:
@@ -262,10 +272,7 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
             client = _Client(f"{_UNIX}{socket}", timeout_s)  # type: ignore[arg-type]  # the stubs know whole seconds only
         # The docker package expects an object that is not nested deeply.
         except (AttributeError, RecursionError) as error:
-            raise EngineError(
-                "Docker's config.json is damaged: it holds no JSON object, or one that is nested too deeply.",
-                hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
-            ) from error
+            raise _damaged_config() from error
         except (DockerException, RequestException, OSError, ValueError) as error:
             if strange := _strange(error):
                 hint = _STRANGE

@@ -27,7 +27,11 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
-PR_CAPBSET_DROP, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 24, 19, 21
+PR_CAPBSET_DROP, CAP_LAST = 24, 63
+# What root keeps, for files of other users: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID.
+KEPT_CAPABILITIES = (0, 1, 3, 4, 6, 7)
+# Parts of /proc that set the kernel; as engines of containers protect them.
+KERNEL = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 # The kernel does not let a namespace clear these.
 LOCKED = {"nosuid": MS_NOSUID, "nodev": MS_NODEV, "noexec": MS_NOEXEC}
 
@@ -39,9 +43,9 @@ def main(folders: "dict[str, typing.Any]", command: "list[str]") -> None:
     try:
         enter()
         protect(folders["tmp"], folders["writable"], folders["visible"], folders["shown"])
-        # Otherwise root could undo it, and reach all files through /proc/PID/root of processes outside. Of others,
+        # Otherwise root could undo it, and reach all files through processes outside or by handles. Of others,
         # capabilities end with this program.
-        for capability in (CAP_SYS_ADMIN, CAP_SYS_PTRACE):
+        for capability in {*range(CAP_LAST + 1)}.difference(KEPT_CAPABILITIES):
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     except OSError as error:
         os.write(2, f"No namespace: {error}\n".encode())
@@ -92,6 +96,8 @@ def protect(tmp: str, writable: "list[str]", visible: "list[str]", shown: "list[
         elif path not in writable:
             continue
         mount(source, path, MS_BIND | MS_REC)
+    for path in filter(os.path.exists, KERNEL):
+        mount(path, path, MS_BIND | MS_REC)
     # CUDA writes to its own files in /proc, which has none of a user.
     kept = {*hidden, *shared, *writable, "/proc"}
     for path, options in mounts():

@@ -75,7 +75,7 @@ def system_description(root: Path = Path("/")) -> dict[str, str]:
     caches = {name.removesuffix(" cache"): size for name, size in cpu.items() if name.endswith(" cache")}
     try:
         distribution = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
+    except (OSError, UnicodeError):
         distribution = ""
     dmi = root / "sys/class/dmi/id"
     return {
