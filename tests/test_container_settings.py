@@ -1,4 +1,5 @@
 import json
+import os
 import platform
 import shutil
 import sys
@@ -109,6 +110,10 @@ def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(EngineError, match=r"config\.json is damaged"):
             connect_first({tmp_path / "file": "Docker"})
+    (tmp_path / "config.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(EngineError, match=r"config\.json is damaged"):
+        connect_first({tmp_path / "file": "Docker"})
 
 
 @contextmanager
