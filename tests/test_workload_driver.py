@@ -302,6 +302,7 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
             "try:\n    open('/data/x.csv')\nexcept OSError as error:\n    raise RuntimeError('no data') from error",
             "train.py:4: RuntimeError: no data, from FileNotFoundError: ", "/data/x.csv",
         ),
+        ("raise ExceptionGroup('two', [OSError(2, 'no file', '/data/y')])", "from FileNot", "/data/y"),
         ("x = (1)" + ".real" * 200 + "\nx.none", "train.py:2: AttributeError", ""),
         ("import workloads.mine", "No module named 'workloads.mine'", "rename yours"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),

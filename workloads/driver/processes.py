@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from os import _exit  # by a name of its own: scripts replace functions of os
 from pathlib import Path
 from typing import NoReturn
 
@@ -240,14 +241,14 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
         if code == 0:
             kept = file_of(trace) == identity  # scripts may close it, and open another file
             os.write(trace if kept else os.open(again, os.O_WRONLY | os.O_APPEND), _FINISHED.encode())
-        os._exit(code)
+        _exit(code)
 
     try:
         work(end)
         end()
     except BaseException as error:  # what work does not handle is a fault of ours
         traceback.print_exc()
-        os._exit(FILES_LIMITED_EXIT if is_files_limited(error) else 1)
+        _exit(FILES_LIMITED_EXIT if is_files_limited(error) else 1)
 
 
 def is_files_limited(error: BaseException) -> bool:

@@ -27,7 +27,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from itertools import islice
-from os import getpid  # by a name of its own: scripts replace functions of os
+from os import _exit, getpid  # by names of their own: scripts replace functions of os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -111,7 +111,7 @@ def run(
         raise ScriptError(explained(_own_error(error), path)) from error
     finally:
         if getpid() != process:  # a child that the script forked has come to its end
-            os._exit(0)
+            _exit(0)
         if watch := _watch():
             watch.read()
     _wait_for_threads(done)
@@ -207,8 +207,9 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
 
 
 def _causes(error: BaseException, most: int = 2) -> list[BaseException]:
-    """Return what the script has caught and raised an error from, latest first."""
-    cause = error.__cause__
+    """Return what the script has caught and raised an error from, latest first; of a group, its first error."""
+    within = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+    cause = error.__cause__ or within
     return [cause, *_causes(cause, most - 1)] if cause and most else []
 
 
