@@ -98,6 +98,11 @@ def test_what_the_scripts_chose_and_how_they_differ(outcome):
     assert all(outcome.metric(variant, ACCURACY) > 1 / CLASSES for variant in (BASELINE, TUNED))
 
 
+def test_what_fails_after_a_whole_training_is_told(drive):
+    done = drive(f"{HEAD}made().fit(x, y, 8)\nraise RuntimeError('no display')\n", full=True)
+    assert any("After the measured call: train.py" in each["message"] for each in done.of("warning"))
+
+
 def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arrays):
     text = PUBLISHED.replace("EPOCHS = 100", "EPOCHS = 3").replace("cifar100", "cifar10")
     text += "print('scored', round(model.evaluate(x_test, y_test, verbose=0)[1], 1) > 0.3)\n"

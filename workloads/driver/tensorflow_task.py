@@ -196,8 +196,7 @@ class ScriptRun:
                     rehearsal.ended(error)
                 if not (interception.call or (marked.done and job.meter.written)):
                     raise
-                # After the call only its evaluation is wanted.
-                sys.stderr.write(f"After the measured call: {error}\n")
+                self._tell_later(f"After the measured call: {error}")
             if interception.other is None and not (interception.call or marked.done):
                 # What the script has registered may train; and whatever else there is, this process ends.
                 atexit._run_exitfuncs()
@@ -210,6 +209,13 @@ class ScriptRun:
                 )
             if marked.done:
                 self._settle_marked()
+
+    def _tell_later(self, what: str) -> None:
+        """Tell of an error after the call; after a training that was cut short, only the evaluation is wanted."""
+        if self._spec.full:
+            self._events.warning(what)
+        else:
+            sys.stderr.write(f"{what}\n")
 
     def _take_other(self, job: Job, interception: Interception, errors: Sequence[str]) -> None:
         """Measure what a script that has not trained has called instead.
