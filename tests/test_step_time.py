@@ -64,6 +64,19 @@ def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: 
     assert abs(parts[Part.UNEXPLAINED]) < 0.02
 
 
+@pytest.mark.parametrize(("on_gpu", "framework", "waited"), [(False, 4.0, 1.5), (True, 2.5, 3.0)])
+def test_input_that_goes_on_beside_callbacks_is_not_waited_for(
+    on_gpu: bool, framework: float, waited: float
+) -> None:
+    """On a GPU, callbacks may wait for the step that they read the loss of."""
+    measured = {"baseline": 6.5, "model": 1.0, "loop": 4.0, "wait": 3.0, "feed": 3.1}
+    parts = split(
+        Times(**{name: np.array([s]) for name, s in measured.items()}, callbacks=4.0, on_gpu=on_gpu)
+    )
+    assert parts[Part.FRAMEWORK] == pytest.approx(framework)
+    assert parts[Part.INPUT_WAIT] == pytest.approx(waited)
+
+
 def test_input_slows_the_loop_of_keras_and_no_step_by_more_than_its_own_time() -> None:
     loop = {"custom_loop": taking(34, wait_share=0.7), "input_only": taking(34)}
     parts = _of(baseline=taking(40), model_only=taking(10), without_input=taking(11), **loop)

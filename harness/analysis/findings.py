@@ -441,8 +441,11 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
         return min(removed, 1.0 - removed)
     if parts == (Part.FRAMEWORK,) and not case.metric(BASELINE, RUN_EAGERLY):
         callbacks = (case.metric(BASELINE, CALLBACKS) or 0.0) / total_s
+        baseline, loop = case.speed(BASELINE), case.speed(CUSTOM_LOOP)
+        # Without them, the step waits for input that was prepared beside them.
+        most = 1.0 - baseline / loop if baseline and loop and not case.on_gpu else 1.0
         # Keras' own loop stays; what callbacks do not take themselves is mostly that.
-        return callbacks if callbacks >= MIN_DETAIL_SHARE * removed else removed
+        return min(callbacks, max(most, 0.0)) if callbacks >= MIN_DETAIL_SHARE * removed else removed
     calls = [case.variants[name].throughput.median for name in CALLS.among(case.variants)]
     if Part.LAUNCH not in parts or not calls:
         return removed

@@ -23,6 +23,9 @@ These are measured:
 
     framework = b - L                     hidden = L - b, wait = W - hidden
 
+   On a CPU, where they wait for no device, callbacks take a time of their own, c, while input that is prepared ahead
+   goes on: c is framework, and what it exceeds b - L by is no wait.
+
 4. Interference: what the running pipeline takes from the step, at most the pipeline's own time. What fit hides beyond
    the wait is not in the baseline, and tracing for changing shapes belongs to the framework:
 
@@ -59,7 +62,7 @@ from harness.analysis.trial_measures import units
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread
 from harness.model.analysis import Estimate, StepTime
-from workloads.protocol import BETWEEN_EPOCHS, PYTHON_IN_STEP, RETRACING
+from workloads.protocol import BETWEEN_EPOCHS, CALLBACKS, PYTHON_IN_STEP, RETRACING
 from workloads.variants import (
     BASELINE,
     BATCH,
@@ -92,6 +95,7 @@ class Times:
         between: part of `baseline` that epochs add to their steps; the other times are without it.
         feed: the input pipeline alone.
         from_memory: the baseline with its batch ready in memory.
+        callbacks: part of `baseline`: methods of callbacks around batches.
         launch, exchange, python: parts of `model`; `python` is the time in Python functions.
         retracing: part of `loop`: tracing and compiling the step for new shapes.
         host_share: share of the baseline's time lost to quota, steal or other programs, 0 to 1.
@@ -108,6 +112,7 @@ class Times:
     launch: Floats | float | None = None
     exchange: Floats | float | None = None
     python: Floats | float = 0.0
+    callbacks: float = 0.0
     retracing: Floats | float = 0.0
     host_share: float = 0.0
     on_gpu: bool = False
@@ -156,6 +161,9 @@ def _around_loop(
     loop, wait = loop + buffered, wait + buffered
     hidden = _clipped(loop - baseline)  # 3
     framework, waited = _clipped(baseline - loop), _clipped(wait - hidden)
+    if not times.on_gpu:
+        beside = np.minimum(_clipped(times.callbacks - framework), waited)
+        framework, waited = framework + beside, waited - beside
     slowed = _clipped(_clipped(loop - wait - fed) - _clipped(hidden - wait))  # 4
     retracing = np.minimum(_array(times.retracing, fed), slowed)
     slowed = np.minimum(slowed - retracing, feed)
@@ -258,6 +266,7 @@ def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
         launch=_launch(case, draws, model, python),
         exchange=_exchange(case, single_gpu, model),
         python=python,
+        callbacks=case.metric(BASELINE, CALLBACKS) or 0.0,
         retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
         host_share=_host_share(case, BASELINE),
         on_gpu=case.on_gpu,
