@@ -7,15 +7,22 @@ of the script that are named like secrets. What is not recorded is also replaced
 from __future__ import annotations
 
 import ast
+import configparser
 import io
+import itertools
 import json
+import netrc
 import re
+import shlex
 import tokenize
+import tomllib
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import yaml
 
 from workloads.cells import left_out
 from workloads.hiding import (
@@ -25,6 +32,7 @@ from workloads.hiding import (
     SHORTEST,
     SHORTEST_OTHER,
     is_mixed,
+    is_secret_setting,
     named_secrets,
     names_secret,
     without,
@@ -37,8 +45,10 @@ _MEASURED = re.compile(
     "|PYTHON[A-Z]*|LD_PRELOAD|LD_LIBRARY_PATH|GLIBC_TUNABLES|LANG|LC_[A-Z]+|TZ"
 )
 # Files of settings, which scripts read, and their size in bytes.
-_SETTINGS = (".env", ".json", ".toml", ".ini", ".cfg", ".conf", ".yaml", ".yml", ".properties", ".netrc")
+_SETTINGS = (".env", ".json", ".toml", ".ini", ".cfg", ".conf", ".yaml", ".yml", ".properties")
 _MOST_SETTINGS = 1 << 18
+_MOST_VALUES = 20_000
+_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?P<name>[\w.-]+)\s*=\s*(?P<value>.*)$", re.MULTILINE)
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
 # What stands for a password in the text of an address: %s, {}, <password>, $PASSWORD, ***.
 _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*+|\.{3}")
@@ -195,11 +205,42 @@ def secrets_beside(folder: Path) -> tuple[str, ...]:
     found = set[str]()
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
-            is_setting = path.suffix in _SETTINGS or path.name.startswith(".env")
+            is_setting = path.suffix in _SETTINGS or path.name.startswith((".env", ".netrc"))
             if is_setting and path.is_file() and path.stat().st_size <= _MOST_SETTINGS:
                 with suppress(OSError):
-                    found.update(named_secrets(path.read_text(encoding="utf-8", errors="replace")))
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    found.update(named_secrets(text))
+                    values = itertools.islice(_texts_in(_settings(path, text)), _MOST_VALUES)
+                    found.update(value.strip() for name, value in values if is_secret_setting(name, value))
     return tuple(sorted(found))
+
+
+def _settings(path: Path, text: str) -> object:
+    """Return what a file of settings holds, as its format says; without a format, the variables that it sets."""
+    with suppress(ValueError, RecursionError, yaml.YAMLError, configparser.Error, netrc.NetrcParseError):
+        match path.suffix or path.name:
+            case ".json":
+                return json.loads(text)
+            case ".toml":
+                return tomllib.loads(text)
+            case ".yaml" | ".yml":
+                return list(yaml.safe_load_all(text))
+            case ".netrc":
+                return [{"password": password} for _, _, password in netrc.netrc(path).hosts.values()]
+            case ".ini" | ".cfg" | ".conf" | ".properties":
+                plain, found = configparser.RawConfigParser(strict=False), []
+                plain.read_string(text)
+                for section in plain.values():
+                    found += [{**section}, {name: each.replace("%%", "%") for name, each in section.items()}]
+                return found
+    return [{found["name"]: _unquoted(found["value"])} for found in _VARIABLE.finditer(text)]
+
+
+def _unquoted(value: str) -> str:
+    """Return the value of a variable as a shell reads it."""
+    with suppress(ValueError):
+        return " ".join(shlex.split(value, comments=True))
+    return value
 
 
 def _is_named_secret(name: str, value: str) -> bool:
@@ -230,12 +271,12 @@ def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
 
 
 def _texts_in(value: object, name: str = "", depth: int = 20) -> Iterator[tuple[str, str]]:
-    """Yield the texts in a JSON document, with the names before them."""
-    if isinstance(value, str):
-        yield name, value
+    """Yield the texts and numbers in a document such as JSON, with the names before them."""
+    if isinstance(value, (str, int, float)):
+        yield name, str(value)
     elif isinstance(value, dict) and depth:
         for key, inner in value.items():
-            yield from _texts_in(inner, str(key), depth - 1)
+            yield from _texts_in(inner, f"{name}.{key}" if name else str(key), depth - 1)
     elif isinstance(value, list) and depth:
         for inner in value:
             yield from _texts_in(inner, name, depth - 1)

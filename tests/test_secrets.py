@@ -204,7 +204,7 @@ def test_what_settings_beside_a_script_name_like_secrets_is_hidden(tmp_path: Pat
     files = {
         ".env": "export DB_PASSWORD=correct-horse\nAPI_TOKEN='a1b2c3d4e5'\nSTAGE=production7\nPASSWORD=\n",
         "config.json": '{"smtp": {"password": "tr0ubadour", "user": "bob"}, "pad_token": "<|endoftext|>"}',
-        "login.yaml": "secret_key: wxyz-1234\nmax_tokens: 12345678\n",
+        "login.yaml": "secret_key: wxyz-1234\nmax_tokens: 12345678\nmodel:\n  max_tokens: 12345678\n",
         "notes.txt": "password = not-a-setting-1",
     }
     write_files(tmp_path, files)
@@ -212,6 +212,30 @@ def test_what_settings_beside_a_script_name_like_secrets_is_hidden(tmp_path: Pat
     os.mkfifo(tmp_path / "pipe.json")
     assert set(secrets_beside(tmp_path)) == {"correct-horse", "a1b2c3d4e5", "tr0ubadour", "wxyz-1234"}
     assert secrets_beside(tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "db:\n  password: words with 1 blank\n"),
+        ("a.yaml", "token: |\n  block-1234\n---\nsecret: >-\n  folded-1234\n"),
+        ("a.yml", "api_token: 'it''s-1234'\n"),
+        ("a.json", '{"tokens": ["listed-1234"], "api_keys": {"prod": "nested-1234"}}'),
+        ("a.toml", 'db.api_key = "\\u0041bcd-1234"'),
+        ("a.ini", "[x]\npassword = percent%%1234\n"),
+        ("a.cfg", "password = no-section-1234\n"),
+        (".env", "export API_TOKEN='two words 1234' # comment\nDB_PASSWORD=half\"quoted\"1234\n"),
+        (".netrc", "machine host login me password netrc-1234\n"),
+    ],
+)
+def test_secrets_in_settings_are_what_the_format_makes_of_them(tmp_path: Path, name: str, text: str) -> None:
+    write_files(tmp_path, {name: text})
+    values = {
+        "words with 1 blank", "block-1234", "folded-1234", "it's-1234", "listed-1234", "nested-1234", "Abcd-1234",
+        "percent%1234", "no-section-1234", "two words 1234", "halfquoted1234", "netrc-1234",
+    }  # fmt: skip
+    found = values.intersection(secrets_beside(tmp_path))
+    assert len(found) == (2 if name in ("a.json", ".env") or "---" in text else 1)
 
 
 @pytest.mark.parametrize(

@@ -257,14 +257,20 @@ def without_secrets(text: str) -> str:
     return _TOLD.sub(told, text)
 
 
+def is_secret_setting(name: str, value: str) -> bool:
+    """Return whether a value in settings, with the names before it, is named like a secret and no word or default."""
+    strong = _is_strong(_words(name)) and len(value) >= _SHORTEST_NAMED
+    mixed = is_mixed(re.sub(r"\s", "", value)) and not (_is_loose(name) and re.search(r"\s", value))
+    return names_secret(name, value) and (strong or (mixed and not re.fullmatch(r"[-+.\d]+", value)))
+
+
 def named_secrets(text: str) -> Iterator[str]:
     """Yield the values in settings, such as those of a .env, JSON or YAML file, that are named like secrets."""
     for pattern in (PAIR, *_SHOWN_PAIRS):
         for found in pattern.finditer(text):
             groups = found.groupdict()
             name, value = groups["name"], next(groups[each] for each in _VALUES if groups.get(each))
-            strong = _is_strong(_words(name)) and len(value) >= _SHORTEST_NAMED
-            if names_secret(name, value) and (is_mixed(value) or strong):
+            if is_secret_setting(name, value):
                 yield value
 
 
