@@ -122,6 +122,8 @@ def last_lines(output: str) -> str:
 
 def writing_hint(error: OSError, otherwise: str) -> str:
     """Return what to try after a file could not be written; `otherwise` if its error says no more."""
+    if error.errno == errno.EAGAIN:
+        return "No more processes may be started: end others, or raise the limit, `ulimit -u` or the cgroup's pids.max."
     if error.errno == errno.ENAMETOOLONG:
         return "Choose a shorter name: --out for runs, TFBENCH_CACHE for the cache."
     if str(error.filename).startswith(("/proc/", "/sys/")):

@@ -1,3 +1,4 @@
+import errno
 import importlib
 import json
 import os
@@ -17,7 +18,7 @@ import typer.main
 
 from harness.analysis import analyse
 from harness.cli.app import COMMANDS, build_app
-from harness.errors import INTERRUPTS, TfbenchError
+from harness.errors import INTERRUPTS, StoreError, TfbenchError, on_disk
 from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
@@ -460,3 +461,9 @@ def test_a_slow_reader_gets_the_whole_report(tmp_path):
             page = file.read()
     assert process.returncode == 0
     assert len(page) > 1 << 17 and page.rstrip().endswith("</html>")
+
+
+def test_a_limit_of_processes_is_no_matter_of_permissions(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as raised, on_disk(tmp_path):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    assert "No more processes" in raised.value.hint
