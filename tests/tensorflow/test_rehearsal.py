@@ -80,6 +80,32 @@ open('made' if WAITS else 'other', 'w').write('text')
     assert [each["values"]["steps"] for each in trained] == [12, 4]
 
 
+SHORTENED = """
+import json
+import keras
+import numpy as np
+from workloads.driver.rehearsal import _Shortened
+class Many(keras.Sequential):
+    def train_step(self, data):
+        for _ in range(TIMES - 1):
+            super().train_step(data)
+        return super().train_step(data)
+found = []
+for size in (1, 4):
+    model = Many([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.zeros((200 // TIMES, 1)), np.zeros(200 // TIMES), size, 4, verbose=0, callbacks=[_Shortened(100)])
+    found.append(int(model.optimizer.iterations))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_a_call_of_several_steps_is_shortened_to_as_many_steps(execute, times):
+    """Of 200 steps, an epoch stops after 100; those of 50 run, two of them."""
+    assert execute(SHORTENED.replace("TIMES", str(times))) == [100, 100]
+
+
 SAME = """
 import random, sys
 begun = time.time()

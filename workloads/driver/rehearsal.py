@@ -161,6 +161,10 @@ class _Shortened(tf.keras.callbacks.Callback):
         super().__init__()
         self._steps = steps
         self._epochs = 0
+        self._trained = 0  # before the epoch
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._trained = iterations(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._epochs += 1
@@ -168,7 +172,9 @@ class _Shortened(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self._enough(batch):
+        # A call may train several steps of which Keras does not know.
+        trained = iterations(self.model) - self._trained
+        if self._enough(batch, max(1, round(trained / (batch + 1)))):
             self.model.stop_training = True
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -179,9 +185,10 @@ class _Shortened(tf.keras.callbacks.Callback):
         if self._enough(batch):
             self.model.stop_predicting = True
 
-    def _enough(self, batch: int) -> bool:
+    def _enough(self, batch: int, times: int = 1) -> bool:
         # The last call of several steps in an epoch is counted as a whole one.
-        return batch + 1 >= self._steps and (self.params.get("steps") or math.inf) > self._steps
+        whole = (self.params.get("steps") or math.inf) * times
+        return (batch + 1) * times >= self._steps and whole > self._steps
 
 
 def _flush() -> None:
