@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 OTHERS: Mapping[str, str] = {
     "workloads.components": "keras numpy tensorflow",
     "workloads.driver": "keras numpy tensorflow",
-    "harness": "msgspec platformdirs",
+    "harness": "msgspec platformdirs yaml",
     "harness.intervals": "numpy scipy",
     "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",

@@ -472,7 +472,8 @@ CASES = [
             ("import array\nkept = array.array('q', [0])", "memoryview(kept)[0] += 1"),
             ("import multiprocessing\nkept = multiprocessing.Value('q')", "kept.value += 1"),
             (
-                "from multiprocessing.shared_memory import SharedMemory\nkept = SharedMemory(create=True, size=8)",
+                "from multiprocessing.shared_memory import SharedMemory\nkept = SharedMemory(create=True, size=8)\n"
+                "kept.unlink()",
                 "kept.buf[0] = (kept.buf[0] + 1) % 251",
             ),
             (
