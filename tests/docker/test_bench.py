@@ -131,7 +131,8 @@ def test_what_scripts_read_and_write_and_how_they_fail(tmp_path: Path) -> None:
 
 
 def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:
-    options = one_script(tmp_path, "--trials", "2")
+    file = script(tmp_path / "files", "good", "time.sleep(1.5)", TREES_SCRIPT)
+    options = (file, "--variants", "baseline", "--trials", "2")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         first = bench.run_path
