@@ -261,7 +261,8 @@ def is_secret_setting(name: str, value: str) -> bool:
     """Return whether a value in settings, with the names before it, is named like a secret and no word or default."""
     strong = _is_strong(_words(name)) and len(value) >= _SHORTEST_NAMED
     mixed = is_mixed(re.sub(r"\s", "", value)) and not (_is_loose(name) and re.search(r"\s", value))
-    return names_secret(name, value) and (strong or (mixed and not re.fullmatch(r"[-+.\d]+", value)))
+    counts = value.isdecimal() and not {*_OF_NUMBERS}.isdisjoint(_words(name))
+    return names_secret(name, value) and (strong or (mixed and not counts))
 
 
 def named_secrets(text: str) -> Iterator[str]:

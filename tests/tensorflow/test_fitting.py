@@ -481,6 +481,7 @@ CASES = [
                 "kept.execute('create table t (x)')",
                 "kept.execute('insert into t values (1)')",
             ),
+            ("kept = np.zeros(1_000_003)", "np.add.at(kept, 777, 1)"),
             ("import queue\nkept = queue.Queue()", "kept.put(1)"),
             ("import decimal\nkept = decimal.Decimal(0)", "globals().update(kept=kept + 1)"),
             ("kept = {1, 2}", "kept.add(max(kept) + 1); kept.remove(min(kept))"),

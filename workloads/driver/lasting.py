@@ -178,8 +178,9 @@ def _content(value: Any, depth: int = 4) -> Any:
         return len(value), hash(frozenset(value)) if len(value) <= _LOOKED_AT else None
     if isinstance(value, np.ndarray):
         flat = value.reshape(-1)
-        part = flat[:: max(1, flat.size // _LOOKED_AT)]
-        return value.shape, repr(part.tolist()) if value.dtype == object else zlib.crc32(part.tobytes())
+        if value.dtype == object:
+            return value.shape, repr(flat[:: max(1, flat.size // _LOOKED_AT)].tolist())
+        return value.shape, zlib.crc32(flat[:: max(1, value.nbytes // _BYTES_LOOKED_AT)].tobytes())
     if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return hash(value.getstate())
     if isinstance(value, np.random.RandomState):
@@ -210,4 +211,4 @@ def _of_library(value: Any) -> Any:
     buffer = memoryview(value.get_obj() if hasattr(value, "get_obj") else getattr(value, "buf", value)).cast(
         "B"
     )
-    return len(buffer), zlib.crc32(buffer[:: max(1, len(buffer) // _LOOKED_AT)].tobytes())
+    return len(buffer), zlib.crc32(buffer[:: max(1, len(buffer) // _BYTES_LOOKED_AT)].tobytes())
