@@ -191,9 +191,13 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def compiles(self) -> bool:
-        """Whether more sizes of a batch may come soon, for which the step is compiled; False if they keep coming."""
+        """Whether more sizes of a batch may come soon, for which the step is compiled.
+
+        False if they keep coming, or if batches have a known size, but for the last of an epoch.
+        """
         count = len(self._sizes)
-        return 1 < count <= _MOST_SIZES and self._steps < self._new_size_at + count
+        soon = 1 < count <= _MOST_SIZES and self._steps < self._new_size_at + count
+        return self._counted is not None and soon
 
     @property
     def steps_trained(self) -> int:
