@@ -77,6 +77,8 @@ def test_variants_of_the_breakdown_that_die_leave_the_others(drive):
         "data = tf.data.Dataset.from_generator(generate, output_signature=(\n"
         "    tf.TensorSpec((8, 4), tf.float32), tf.TensorSpec((8,), tf.int32)))\n"
         "class Ends(keras.callbacks.Callback):\n"
+        "    def on_train_begin(self, logs=None):\n"
+        "        if os.path.exists('trained'):\n            os.remove('trained')\n"
         "    def on_train_end(self, logs=None):\n        open('trained', 'w').close()\n"
         "made().fit(data, steps_per_epoch=12, callbacks=[Ends()])\n"
     )
