@@ -31,6 +31,7 @@ from harness.paths import paths_here
 from harness.run.recording import open_run
 from harness.run.scripts import script_text
 from harness.system.shared_files import Content
+from workloads.cells import NOTEBOOK
 from workloads.variants import BASELINE
 
 # How long the script's fit is warmed up, and then measured.
@@ -176,7 +177,7 @@ def main(report: Path, device: str = "cpu") -> None:
 def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ...]]:
     analysis, folders, container = analyse(run), data_folders(run), container_for(engine, run, device)
     for workload in run.workloads:
-        if workload.file.endswith(".ipynb"):
+        if workload.file.endswith(NOTEBOOK):
             continue  # its differences are those of cells
         data = {each.name: folders[each.name] for each in workload.datasets}
         cases = (case for case in analysis.cases_of(workload.name) if case.device == device)

@@ -314,8 +314,8 @@ def _value(magic: str, line: str) -> str:
     rest = rest.strip()
     if name == "%time" and _is_python(rest):
         return rest
-    if name == "%timeit" and _is_python(f"[{(timed := _OPTIONS.sub('', rest, count=1))}]"):
-        return f"[{timed}]{_WAS}{line}"
+    if name == "%timeit" and _is_python(timed := f"[{_LINES['timeit'](rest)}]"):
+        return f"{timed}{_WAS}{line}"
     if name == "%pwd":
         return f"__import__('os').getcwd(){_WAS}{line}"
     if name == "%env" and rest.isidentifier():

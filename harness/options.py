@@ -121,7 +121,7 @@ def _pairs(flag: str, values: Sequence[str]) -> Mapping[str, str]:
     names = [name for name, _, _ in parts]
     if len(pairs) < len(values):
         raise UsageError(
-            f"{flag} has a name twice: {next(name for at, (name, _, _) in enumerate(parts) if name in names[:at])}.",
+            f"{flag} has a name twice: {max(names, key=names.count)}.",
             hint="Give each name once"
             + ("; a sweep is --param BATCH_SIZE=32,64." if flag == "--param" else "."),
         )

@@ -20,6 +20,7 @@ import docker
 import psutil
 from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, InvalidVersion, NotFound, StreamParseError
+from docker.utils.config import find_config_file
 from requests import PreparedRequest, Response
 from requests.exceptions import HTTPError, JSONDecodeError, ReadTimeout, RequestException, Timeout
 from urllib3.exceptions import HTTPError as SocketError
@@ -261,8 +262,8 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
     Raises:
         EngineError: none responds; the message gives the reason for each.
     """
-    config = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"), "config.json")  # noqa: PTH111
-    if config.exists() and not config.is_file():  # a pipe would be waited for
+    config = str(find_config_file() or "")
+    if config and not Path(config).is_file():  # a pipe would be waited for
         raise _damaged_config()
     failures, hint = [], HINT
     for socket, name in sockets.items():

@@ -25,6 +25,7 @@ from workloads.driver.reached import closure_of, codes, is_own, reached
 # Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances.
 _LOOKED_AT, _BYTES_LOOKED_AT = 1 << 16, 1 << 26
 _PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
+_ATOMS = {int, float, complex, bool, str, bytes, type(None)}  # whose repr needs no look into them
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
@@ -173,6 +174,8 @@ def _content(value: Any, depth: int = 4) -> Any:
     if isinstance(value, (dict, list, tuple, deque)):
         parts = value.items() if isinstance(value, dict) else value
         some = itertools.islice(parts, 0, None, max(1, len(value) // _LOOKED_AT))
+        if isinstance(value, (list, tuple)) and _ATOMS.issuperset(map(type, value)):
+            return len(value), repr([*some])
         return len(value), [_content(each, depth - 1) for each in some] if depth else ()
     if isinstance(value, (set, frozenset)):
         return len(value), hash(frozenset(value)) if len(value) <= _LOOKED_AT else None
@@ -197,7 +200,7 @@ def _of_library(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, io.IOBase):
         return value.tell() if value.seekable() else None
-    if kind.__module__.startswith("pandas.") and hasattr(value, "iloc"):
+    if hasattr(value, "iloc"):  # of pandas
         return len(value), _content(value.iloc[:: max(1, len(value) // _LOOKED_AT)].to_numpy())
     # Iterators of libraries, such as loaders, look after what they count themselves.
     if hasattr(kind, "__next__"):

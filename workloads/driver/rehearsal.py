@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from os import getpid
+from os import _exit, getpid  # by names of their own: scripts replace functions of os
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf
 # Of output and of each of so many files, so many bytes and lines of so many characters are compared.
 _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
 _MODEL = re.compile(r"\.(keras|h5|hdf5|pb)$|\.data-\d")
-_EXIT = os._exit
 _METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
 
 
@@ -109,7 +108,7 @@ class Rehearsal:
 
     def _exits(self, code: int) -> None:
         if getpid() != self._process:
-            _EXIT(code)
+            _exit(code)
         self._write(f"os._exit({code})")
 
     def _late(self) -> None:
@@ -128,7 +127,7 @@ class Rehearsal:
                 even=self._even,
             )
             self._job.events.write("ending", variant=self._job.variant, **asdict(ending))
-            os._exit = _EXIT
+            os._exit = _exit
             self._end()
 
     def _run(self, method: Any, model: Any, arguments: Mapping[str, Any], place: str) -> Any:

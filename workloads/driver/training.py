@@ -476,15 +476,16 @@ def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | Non
     # The baseline's end of an epoch, which has callbacks, cannot stand for its own.
     ends = job.variant == variants.WITHOUT_FRAMEWORK and bool(job.results.metric(BASELINE, BETWEEN_EPOCHS))
 
-    def waits() -> bool:
-        if ends and boundaries.between_epochs_s is None:
-            return True
-        if (reads and losses and losses.wanted) or (rare and boundaries.validated < _TRIED_VALIDATIONS):
-            return True
-        return not reads and meter.samples < early
-
     def longest_ns() -> int:
-        return LONGEST_COMPILING_NS if boundaries.compiles else LONGEST_WAIT_NS if waits() else 0
+        if boundaries.compiles:
+            return LONGEST_COMPILING_NS
+        wanted = (
+            (ends and boundaries.between_epochs_s is None)
+            or (reads and losses and losses.wanted)
+            or (rare and boundaries.validated < _TRIED_VALIDATIONS)
+            or (not reads and meter.samples < early)
+        )
+        return LONGEST_WAIT_NS if wanted else 0
 
     meter.waits = longest_ns
 
