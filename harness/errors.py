@@ -126,8 +126,6 @@ def writing_hint(error: OSError, otherwise: str) -> str:
         return "No more processes may be started: end others, or raise the limit, `ulimit -u` or the cgroup's pids.max."
     if error.errno == errno.ENAMETOOLONG:
         return "Choose a shorter name: --out for runs, TFBENCH_CACHE for the cache."
-    if error.errno == errno.ENOENT and str(error.filename).startswith("/proc/"):
-        return "Mount the kernel's file system /proc where tfbench runs."
     if error.errno in (errno.ENOENT, errno.ELOOP):
         return "Choose another path: --out for runs, TFBENCH_CACHE for the cache."
     if error.errno != errno.EFBIG:

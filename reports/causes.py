@@ -48,7 +48,7 @@ def fix(finding: Finding | None) -> str:
     if finding and finding.cause is Cause.EPOCHS and finding.stages:
         return "less work in on_epoch_end, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
-        return "more samples per epoch, validation less often (validation_freq)"
+        return "more samples per epoch, validation less often (validation_freq) or in larger batches"
     if (
         finding
         and finding.cause is Cause.INPUT

@@ -122,6 +122,11 @@ def failure(error: Exception) -> TfbenchError:
         return error
     if isinstance(error, FileNotFoundError) and not error.filename:
         return StoreError("The working directory no longer exists.", hint="Change to another one: cd")
+    if isinstance(error, FileNotFoundError) and str(error.filename).startswith("/proc/"):
+        return StoreError(
+            f"System error: {printable(error.filename)}: {error.strerror}.",
+            hint="Mount the kernel's file system /proc where tfbench runs.",
+        )
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return TfbenchError(
             "There is not enough memory.",
