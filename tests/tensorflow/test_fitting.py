@@ -229,6 +229,14 @@ model.fit(data, epochs=2, verbose=0)
 """
 
 
+def between(made: str, changes: str, reads: str) -> str:
+    """Return a training from a cache whose Python reads what a callback may change."""
+    step = python(f"return a * np.float32({reads})")
+    own = OWN.format(f"def on_epoch_end(self, *of): {changes}")
+    data = "data = tf.data.Dataset.from_tensor_slices((x, y)).map(step).cache().batch(8)\n"
+    return f"{HEAD}{made}\n{step}{PLAIN}{own}{data}model.fit(data, epochs=2, verbose=0, callbacks=[own])\n"
+
+
 def generated(hard: str) -> str:
     return f"{HEAD}{PLAIN}{GENERATED.format(hard)}model.fit(data, epochs=2, verbose=0)\n"
 
@@ -486,8 +494,59 @@ CASES = [
             ("import decimal\nkept = decimal.Decimal(0)", "globals().update(kept=kept + 1)"),
             ("kept = {1, 2}", "kept.add(max(kept) + 1); kept.remove(min(kept))"),
             ("kept = {1: 0}", "kept[max(kept) + 1] = 0; del kept[min(kept)]"),
+            ("kept = {1: {2: {3: {4: {5: 0}}}}}", "kept[1][2][3][4][5] += 1"),
+            ("import argparse\nkept = argparse.Namespace(n=0)", "kept.n += 1"),
+            ("kept = collections.UserDict(n=0)", "kept['n'] += 1"),
+            ("class Own:\n    __slots__ = ('n',)\nkept = Own()\nkept.n = 0", "kept.n += 1"),
+            ("class Own:\n    n = [0]\n    def add(self): self.n[0] += 1\nkept = Own()", "kept.add()"),
+            ("import ctypes\nclass Own(ctypes.Union): _fields_ = [('n', ctypes.c_int)]\nkept = Own()", "kept.n += 1"),
+            ("def kept(): pass\nkept.n = 0", "kept.n += 1"),
+            ("np.counted = 0", "np.counted += 1"),
+            ("import os\nos.environ['N'] = '0'", "os.environ['N'] = str(1 + int(os.environ['N']))"),
+            ("import functools\nkept = functools.partial(print, n=0)", "kept.keywords['n'] += 1"),
+            ("kept = np.random.default_rng(1).random", "kept()"),
+            ("kept = [].append", "kept(1)"),
+            ("kept = zip(range(9999), range(9999))", "next(kept)"),
+            ("kept = iter(tf.data.Dataset.range(9999))", "next(kept)"),
+            ("kept = tf.random.Generator.from_seed(1)", "kept.uniform([])"),
+            ("kept = tf.queue.FIFOQueue(9999, 'float32')", "kept.enqueue(1.0)"),
+            ("tf.random.set_seed(1)", "a = a + 0 * tf.random.uniform([]).numpy()"),
+            ("pass", "a = a + 0 * tf.random.uniform([]).numpy()"),
+            ("import contextvars\nkept = contextvars.ContextVar('n', default=0)", "kept.set(1 + kept.get())"),
+            ("kept = threading.local()", "kept.n = 1 + getattr(kept, 'n', 0)"),
+            ("import hashlib\nkept = hashlib.sha256()", "kept.update(a.tobytes())"),
+            ("import csv\nkept = csv.reader(['1'] * 9999)", "next(kept)"),
+            ("import logging", "logging.warning('a sample')"),
+            ("import sys", "print('a sample', file=sys.stderr)"),
+            ("import datetime", "datetime.datetime.now()"),
         )
     ),
+    *(
+        ("cache", pipeline(".map(step).cache()", f"{made}\n" + python(f"{uses}; return a * 2")), True)
+        for made, uses in (
+            ("import functools\nkept = functools.lru_cache(lambda n: n + 1)", "kept(int(a[0]))"),
+            ("import io\nkept = io.BytesIO()\nnp.savez(kept, n=x)\nkept.seek(0)\nkept = np.load(kept)", "kept['n']"),
+            ("import re, struct\nkept = re.compile('a'), struct.Struct('q'), threading.Lock()", "kept[0].match('b')"),
+            ("from PIL import Image\nkept = Image.new('RGB', (8, 8))", "kept.resize((4, 4))"),
+        )
+    ),
+    *(
+        ("cache", between(made, changes, reads), fits)
+        for made, changes, reads, fits in (
+            ("class Level: n = 1.0", "Level.n = 2.0", "Level.n", False),
+            ("import argparse\nkept = argparse.Namespace(n=1.0, m=1)", "kept.n = 2.0", "kept.n", False),
+            ("import argparse\nkept = argparse.Namespace(n=1.0, m=1)", "self.n = kept.m", "kept.n", True),
+            ("import os\nos.environ['N'] = '1'", "os.environ['N'] = '2'", "float(os.environ['N'])", False),
+            ("import os\nos.environ['N'] = '1'", "self.n = os.environ['N']", "float(os.environ['N'])", True),
+            ("kept = collections.UserDict(n=1.0)", "kept['n'] = 2.0", "kept['n']", False),
+            ("kept = bytearray(1)", "kept[0] = 2", "kept[0]", False),
+            ("kept = threading.Event()", "kept.set()", "float(kept.is_set())", False),
+            ("", "self.mean = 2.0", "np.mean(a)", True),
+        )
+    ),
+    ("cache", pipeline(".cache().repeat().batch(4).take(16)").replace("epochs=2", "epochs=1"), True),
+    ("cache", pipeline(".cache().repeat().batch(4).take(15)").replace("epochs=2", "epochs=1"), False),
+    ("cache", pipeline(".cache().repeat(4).map(lambda a, b: (a, b)).take(128)"), True),
     ("cache", pipeline(".map(step).cache()", MEMO + python("return known(int(a[0])) * a")), True),
     ("parallel-map", pipeline(".map(step, 8)", MEMO + python("return known(int(a[0])) * a")), True),
     ("parallel-map", pipeline(".map(step, 8)", COUNTING + python("return a * counted()")), False),

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import types
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver.reached import codes, is_of_script, is_own, reached
+from workloads.driver.reached import NAMESPACES, codes, is_own, may_change, reached
 
 # Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
 _TO_MODEL = {"model", "_model"}
@@ -60,12 +59,16 @@ STORING = {*_WRITING_TO, "STORE_DEREF"}
 # Methods by which code changes what others read, and what they change.
 CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
-    "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto",
+    "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto", "set", "rotate",
+    "move_to_end", "subtract", "seek", "heappush", "heappop", "heapreplace", "insort", "acquire", "release", "send",
+    "put_nowait",
 }  # fmt: skip
 # Instructions that load attributes; and those that may be between a method and the call of it.
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _OF_ARGUMENTS = ("LOAD_CONST", "KW_NAMES", "PUSH_NULL", "PRECALL")
-_MUTABLE = (dict, list, set, deque, np.ndarray)
+# Things of which only attributes change; and those of which none does, or that are looked at in another way.
+_OWNERS = (types.ModuleType, type, types.FunctionType, *NAMESPACES)
+_OTHERS = (tuple, frozenset, *NAMESPACES)
 
 
 def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, model: Any = None) -> str:
@@ -129,12 +132,33 @@ def shared(
     if both := stored & names:
         return min(both)
     left = {id(each) for each in but}
+    both_use = [each for each in others if id(each) in found.keys() - left]
+    # Of what has attributes only, those count that the one sets and the other names.
+    attributes = names.intersection(name for part in code for name in _stored_elsewhere(part))
+    owners = (each for each in both_use if isinstance(each, _OWNERS) and hasattr(each, "__dict__"))
+    if both := attributes.intersection(name for each in owners for name in vars(each)):
+        return min(both)
+    if "environ" in names and any("environ" in part.co_names and _sets_items(part) for part in code):
+        return "environ"
     mutable = (
         each
-        for each in others
-        if id(each) in found.keys() - left and (isinstance(each, _MUTABLE) or is_of_script(each))
+        for each in both_use
+        if may_change(each) and not isinstance(each, _OTHERS) and each is not os.environ
     )
     return next((f"a {type(each).__name__}" for each in mutable), "")
+
+
+def _sets_items(code: types.CodeType) -> bool:
+    """Return whether code sets items, or calls methods that do."""
+    items = {"STORE_SUBSCR", "DELETE_SUBSCR"}
+    return any(step.opname in items or step.argval in CHANGING_METHODS for step in dis.get_instructions(code))
+
+
+def _stored_elsewhere(code: types.CodeType) -> set[str]:
+    """Return the attributes that code sets, but for those of its first argument."""
+    own = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
+    steps = pairwise(_plain_steps(code))
+    return {str(name) for before, (kind, name) in steps if kind == "STORE_ATTR" and before != own}
 
 
 def changes_any(code: Iterable[types.CodeType]) -> bool:

@@ -82,6 +82,8 @@ _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
     tf.keras.metrics.Metric, tf.keras.Variable,
 )  # fmt: skip
+# Datasets that yield an element for each of theirs.
+_ONE_TO_ONE = re.compile("(Parallel)?Map|Shuffle|Prefetch|Options|Scan|Cache")
 _EAGER = {
     "executing_eagerly",
     "inside_function",
@@ -232,7 +234,7 @@ def _cache(call: Call) -> str:
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     if watch.found:
-        return f"Python in the pipeline changes {watch.found} in each pass, and would in the first only."
+        return f"Python in the pipeline {watch.found} in each pass, and would in the first only."
     kinds = _kinds_in(before)
     if watch.drew or any(map(_DRAWING.match, kinds)):
         return "What lies before the cache draws random numbers, and would in the first pass only."
@@ -309,7 +311,7 @@ def _live(call: Call, starts: Iterable[Any]) -> str:
 
 def _clock(thing: Any) -> str:
     """Return the name of a function that tells the time; "" if the thing is none."""
-    return next((each.__name__ for each in _CLOCKS if inspect.isroutine(thing) and thing is each), "")
+    return next((each.__name__ for each in _CLOCKS if inspect.isroutine(thing) and thing == each), "")
 
 
 def _part_of_training(call: Call) -> Callable[[Any], bool]:
@@ -351,9 +353,24 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
         return "The measured call reads its input once, which fills a cache and does not read it."
     for dataset, kind in zip(after, kinds, strict=True):
         (source,) = dataset._inputs() if kind == "TakeDataset" else (dataset,)
-        if int(dataset.cardinality()) != int(source.cardinality()) and not _fills_whole(source):
+        part = int(dataset.cardinality()) != int(source.cardinality())
+        if part and not _fills_whole(source) and int(dataset.cardinality()) < _of_a_pass(source):
             return "A part of what would be cached is taken, so the cache is never filled."
     return ""
+
+
+def _of_a_pass(dataset: Any) -> float:
+    """Return how many elements a pipeline makes of one pass over a cache that it repeats; inf if unknown."""
+    (source, *others), kind = dataset._inputs(), class_of(dataset)
+    if others or not any(caches(source)):
+        return math.inf
+    if kind == "RepeatDataset":
+        known = int(source.cardinality())
+        return known if known >= 0 else math.inf
+    if kind in ("BatchDataset", "ParallelBatchDataset"):
+        whole = _of_a_pass(source)
+        return whole if whole == math.inf else math.ceil(whole / int(dataset._batch_size))
+    return _of_a_pass(source) if _ONE_TO_ONE.match(kind) else math.inf
 
 
 def _fills_whole(dataset: Any) -> bool:
@@ -412,7 +429,7 @@ def _compiled(call: Call) -> str:
     with Watch([*python, *owners]) as watch:
         first, second = _traced(call), _traced(call)
     if watch.found:
-        return f"Python in the step changes {watch.found} each time, and would be run once."
+        return f"Python in the step {watch.found} each time, and would be run once."
     if first != second or making.drew or watch.drew:
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
@@ -569,7 +586,7 @@ def _parallel_map(call: Call) -> str:
             if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function, watch)):
                 return "A function of the pipeline gives other values if it is called several times at once."
             if watch.found:
-                return f"A function of the pipeline changes {watch.found}, which it would in another order."
+                return f"A function of the pipeline {watch.found}, which it would in another order."
     return ""
 
 
@@ -637,7 +654,7 @@ def _loader_threads(call: Call) -> str:
     if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count, watch):
         return "The loader gives other batches if several are loaded at once."
     if watch.found:
-        return f"The loader changes {watch.found}, which it would in another order."
+        return f"The loader {watch.found}, which it would in another order."
     return around_batches(call)
 
 
@@ -718,6 +735,10 @@ def _alike(made: Callable[[int], bytes], count: int, watch: Watch) -> bool:
             return all([*threads.map(seeded, numbers)] == one for _ in range(2))
 
 
+class _OfThread(threading.local):
+    """Random generators of a thread."""
+
+
 @contextmanager
 def _random_by_thread() -> Iterator[Callable[[int], None]]:
     """Let the functions of random and numpy.random draw from generators of each thread.
@@ -725,7 +746,7 @@ def _random_by_thread() -> Iterator[Callable[[int], None]]:
     Yields:
         What seeds those of the calling thread.
     """
-    own = threading.local()
+    own = _OfThread()
 
     def seed(number: int) -> None:
         own.numpy, own.python = np.random.RandomState(number), random.Random(number)  # noqa: S311

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
+import dis
 import functools
+import gc
+import inspect
 import io
 import itertools
-import numbers
+import logging
 import os
 import random
 import sys
@@ -19,18 +21,23 @@ from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import random_seed
 
-from workloads.driver.reached import closure_of, codes, is_own, reached
+from workloads.driver.reached import PLAIN, closure_of, codes, is_of_tensorflow, is_own, may_change, reached
 
-# Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances.
-_LOOKED_AT, _BYTES_LOOKED_AT = 1 << 16, 1 << 26
-_PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
+# Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances; of what
+# objects hold, so many levels and so many objects.
+_LOOKED_AT, _BYTES_LOOKED_AT, _LEVELS, _MOST = 1 << 16, 1 << 26, 50, 1 << 20
 _ATOMS = {int, float, complex, bool, str, bytes, type(None)}  # whose repr needs no look into them
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
-# Object and name in it -> its name in a message, and what it is by now.
-_Contents = dict[tuple[int, str], tuple[str, Any]]
+# Generators whose states are compared in any case.
+_DRAWN = (random._inst, np.random.mtrand._rand)
+
+# Object and name in it -> its name in a message, what it is by now, and the class of what cannot be compared in it.
+_Contents = dict[tuple[int, str], tuple[str, Any, str]]
 
 _watching: list[Watch] = []
 
@@ -39,7 +46,7 @@ class Watch:
     """See what code leaves behind while this context is entered, from what it may use before and after.
 
     Attributes:
-        found: "" if it is nothing.
+        found: as in "changes count" and "may change count (a HASH)"; "" if it is nothing.
         drew: whether it drew random numbers of `random` or `numpy.random`, or of the system, as generators without a
             seed do.
     """
@@ -54,34 +61,53 @@ class Watch:
         _listen()
         self._before = _contents(self._starts)
         self._states = _random_states()
-        self._stdout = sys.stdout
-        sys.stdout = _Heard(self._stdout, self)
+        self._streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = (_Heard(each, self) for each in self._streams)
+        self._records = _Records(self)
+        logging.getLogger().addHandler(self._records)
         _watching.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
         _watching.remove(self)
-        sys.stdout = self._stdout
+        sys.stdout, sys.stderr = self._streams
+        logging.getLogger().removeHandler(self._records)
         self.drew = self.drew or self._states != _random_states()
         after = _contents(self._starts)
         changed = [
-            name for key, (name, content) in after.items() if self._before.get(key, after[key])[1] != content
+            (name, hidden)
+            for key, (name, content, hidden) in after.items()
+            if self._before.get(key, after[key])[1] != content
         ]
-        self.found = next(iter(changed), self.found)
+        for name, hidden in sorted(changed, key=lambda each: each[1] != "")[:1]:
+            self.found = f"may change {name} (a {hidden})" if hidden else f"changes {name}"
 
 
 def _random_states() -> list[Any]:
-    return [random.getstate(), repr(np.random.get_state())]
+    drawn = getattr(context.context(), "_rng", None)  # from which operations of TensorFlow get their seeds
+    return [random.getstate(), repr(np.random.get_state()), drawn and drawn.getstate()]
+
+
+class _Records(logging.Handler):
+    """Notes that something is logged."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] not in ("tensorflow", "absl"):
+            self._watch.found = "changes what is logged"
 
 
 class _Heard:
-    """Standard output that notes that something is written."""
+    """Standard output, or that of errors, that notes that something is written."""
 
     def __init__(self, stream: Any, watch: Watch) -> None:
         self._stream, self._watch = stream, watch
 
     def write(self, text: str) -> int:
-        self._watch.found = "what is printed"
+        self._watch.found = "changes what is printed"
         return int(self._stream.write(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -96,6 +122,7 @@ def _listen() -> None:
         # random has a name of its own for it, by which secrets and NumPy get theirs.
         os.urandom = random._urandom = _noted(os.urandom)  # type: ignore[attr-defined]
         random.Random.seed = _noted(random.Random.seed)  # type: ignore[method-assign]
+        random_seed.get_seed = _seeding(random_seed.get_seed)
 
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,6 +138,19 @@ def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     return draw
 
 
+def _seeding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that notes that an operation of TensorFlow draws at once, and not in a graph."""
+
+    @functools.wraps(function)
+    def seeds(*args: Any, **named: Any) -> Any:
+        if tf.executing_eagerly():
+            for each in _watching:
+                each.drew = True
+        return function(*args, **named)
+
+    return seeds
+
+
 def _audited(event: str, given: tuple[Any, ...]) -> None:
     if not _watching:
         return
@@ -118,31 +158,46 @@ def _audited(event: str, given: tuple[Any, ...]) -> None:
     path = os.fsdecode(given[0]) if given and isinstance(given[0], (str, bytes)) else ""
     if (writes or event in _CHANGING_FILES) and "__pycache__" not in path and not path.startswith("/dev/"):
         for each in _watching:
-            each.found = f"the file {path}"
+            each.found = f"changes the file {path}"
 
 
 def _contents(starts: Sequence[Any]) -> _Contents:
-    """Return the plain values that code may change, with the names of the variables and attributes that hold them.
+    """Return what code may change, with the names of the variables and attributes that hold it.
 
-    Constants and objects of libraries are left out, apart from those that are made to be changed: random generators,
-    iterators, arrays, buffers, queues, tables of pandas, data bases of sqlite3 and open files.
+    Constants are left out, and objects of TensorFlow but for those that are made to be changed.
     """
-    return {
-        (id(thing), name): (name, content)
-        for thing in reached(*starts)
-        for name, value in _held(thing)
-        if (content := _content(value)) is not None
-    }
+    found: _Contents = {}
+    reading = _Reading()
+    things = [*reached(*starts)]
+    functions = (each for each in things if isinstance(each, types.FunctionType) and is_own(each.__module__))
+    steps = (
+        step for each in functions for part in codes(each.__code__) for step in dis.get_instructions(part)
+    )
+    stored = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
+    named = [(thing, name, value) for thing in things for name, value in _held(thing, stored)]
+    # What no variable or attribute holds, such as an item, goes by its class.
+    others = ((thing, f"a {type(thing).__name__}", thing) for thing in things)
+    for thing, name, value in itertools.chain(named, others):
+        content, hidden = reading.of(value)
+        if content is not None:
+            found[id(thing), name] = name, content, hidden
+    return found
 
 
-def _held(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an object of the script, or a collection, holds directly, with names."""
+def _held(thing: Any, stored: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what functions, modules, classes and objects of the script hold directly, with names.
+
+    Args:
+        stored: attributes that the code sets, which are all that changes in modules and classes of libraries.
+    """
     match thing:
         case types.FunctionType() if is_own(thing.__module__):
             names = {name for part in codes(thing.__code__) for name in part.co_names}
-            yield from ((name, thing.__globals__[name]) for name in sorted(names & thing.__globals__.keys()))
+            held = thing.__globals__ if "globals" in names else names & thing.__globals__.keys()
+            yield from ((name, thing.__globals__[name]) for name in sorted(held))
             yield from closure_of(thing)
             yield f"a default of {thing.__name__}", (thing.__defaults__ or (), thing.__kwdefaults__ or {})
+            yield from ((name, value) for name, value in vars(thing).items() if name != "__wrapped__")
         case types.FunctionType():
             yield from closure_of(thing)
         case types.GeneratorType(gi_frame=frame):
@@ -152,66 +207,166 @@ def _held(thing: Any) -> Iterator[tuple[str, Any]]:
             yield from vars(thing).items()
         case type() if is_own(thing.__module__):
             yield from ((f"{thing.__name__}.{name}", value) for name, value in [*vars(thing).items()])
-        case set():
-            yield "a set", thing
-        case types.FunctionType() | type() | types.ModuleType():
-            return
+        case types.ModuleType() | type():
+            yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
         case _ if is_own(type(thing).__module__):
-            keras = isinstance(thing, (tf.Module, tf.keras.layers.Layer, tf.keras.metrics.Metric))
-            yield from (
-                (name, value)
-                for name, value in [*getattr(thing, "__dict__", {}).items()]
-                if not (keras and name.startswith("_"))
-            )
+            yield from _attributes(thing)
 
 
-def _content(value: Any, depth: int = 4) -> Any:
-    """Return what a value is by now; None if that is unknown, as for objects that are looked into by themselves."""
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if isinstance(value, (types.ModuleType, type, types.FunctionType)):
+def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of an object of the script; of a layer, not those of Keras."""
+    keras = isinstance(thing, (tf.Module, tf.keras.layers.Layer, tf.keras.metrics.Metric))
+    yield from (
+        (name, value)
+        for name, value in [*getattr(thing, "__dict__", {}).items()]
+        if not (keras and name.startswith("_"))
+    )
+    slots = (name for kind in type(thing).__mro__ for name, value in vars(kind).items()
+             if isinstance(value, types.MemberDescriptorType) and is_own(kind.__module__))  # fmt: skip
+    yield from ((name, getattr(thing, name, None)) for name in slots)
+
+
+class _Reading:
+    """Read what values are by now, each object once.
+
+    What Python tells of an object to copy or store it is what is compared; where it tells nothing, nobody can see
+    whether the object changes.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}  # which keeps them, so that no other has the same identity
+        self._hidden = ""
+
+    def of(self, value: Any) -> tuple[Any, str]:
+        """Return what a value is by now, None if it cannot change, and the class of what cannot be compared in it."""
+        self._hidden = ""
+        return self._of(value, _LEVELS), self._hidden
+
+    def _of(self, value: Any, levels: int) -> Any:
+        kind = type(value)
+        if kind in _ATOMS or issubclass(kind, PLAIN):
+            return repr(value)
+        if not (may_change(value) or is_of_tensorflow(kind)) or kind.__name__ == "_lru_list_elem":
+            return None
+        if id(value) in self._seen or not levels or len(self._seen) > _MOST:
+            return kind.__name__
+        self._seen[id(value)] = value
+        if isinstance(value, (dict, list, tuple, deque)):
+            parts = value.items() if isinstance(value, dict) else value
+            some = itertools.islice(parts, 0, None, max(1, len(value) // _LOOKED_AT))
+            if isinstance(value, (list, tuple)) and _ATOMS.issuperset(map(type, value)):
+                return len(value), repr([*some])
+            return len(value), [self._of(each, levels - 1) for each in some]
+        if isinstance(value, (set, frozenset)):
+            return len(value), hash(frozenset(value)) if len(value) <= _LOOKED_AT else None
+        if isinstance(value, np.ma.MaskedArray):
+            return self._of((value.data, value.mask), levels - 1)
+        if isinstance(value, np.ndarray):
+            return _of_array(value)
+        if isinstance(value, (random.Random, np.random.RandomState, np.random.Generator)):
+            return _of_generator(value)
+        if is_own(kind.__module__):
+            parts = [(name, self._of(each, levels - 1)) for name, each in _attributes(value)]
+            with suppress(Exception):
+                return parts, _of_kind(value)
+            return parts
+        return self._of_library(value, levels - 1)
+
+    def _of_library(self, value: Any, levels: int) -> Any:
+        try:
+            if is_of_tensorflow(type(value)):
+                return _of_tensorflow(value)
+            if hasattr(value, "cache_info"):
+                return value.cache_info().currsize, self._of(gc.get_referents(value), levels)
+            if inspect.isgenerator(value):
+                frame = value.gi_frame
+                return frame and (frame.f_lasti, self._of(frame.f_locals, levels))
+            with suppress(Exception):
+                return _of_kind(value)
+            told = _told(value)
+        except Exception:  # whatever objects of libraries raise
+            self._hidden = type(value).__name__
+            return object()
+        return told if isinstance(told, str) else [self._of(each, levels) for each in told]
+
+
+def _told(value: Any) -> str | list[Any]:
+    """Return what an object of a library tells of itself to be copied or stored, or else its attributes.
+
+    Raises:
+        AttributeError: it has none.
+    """
+    try:
+        told = value.__reduce_ex__(4)
+    except Exception:  # whatever objects of libraries raise
+        return [object.__getattribute__(value, "__dict__")]
+    if isinstance(told, str):
+        return told
+    _, given, state, *further = (*told, None, None)[:5]
+    return [given, state, *([*itertools.islice(each or (), _LOOKED_AT)] for each in further)]
+
+
+def _of_generator(generator: random.Random | np.random.RandomState | np.random.Generator) -> Any:
+    if isinstance(generator, random.SystemRandom) or any(generator is each for each in _DRAWN):
         return None
-    if isinstance(value, (dict, list, tuple, deque)):
-        parts = value.items() if isinstance(value, dict) else value
-        some = itertools.islice(parts, 0, None, max(1, len(value) // _LOOKED_AT))
-        if isinstance(value, (list, tuple)) and _ATOMS.issuperset(map(type, value)):
-            return len(value), repr([*some])
-        return len(value), [_content(each, depth - 1) for each in some] if depth else ()
-    if isinstance(value, (set, frozenset)):
-        return len(value), hash(frozenset(value)) if len(value) <= _LOOKED_AT else None
-    if isinstance(value, np.ndarray):
-        flat = value.reshape(-1)
-        if value.dtype == object:
-            return value.shape, repr(flat[:: max(1, flat.size // _LOOKED_AT)].tolist())
-        return value.shape, zlib.crc32(flat[:: max(1, value.nbytes // _BYTES_LOOKED_AT)].tobytes())
-    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
-        return hash(value.getstate())
-    if isinstance(value, np.random.RandomState):
-        return repr(value.get_state())
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    with suppress(Exception):  # whatever objects of libraries raise
-        return _of_library(value)
+    if isinstance(generator, random.Random):
+        return hash(generator.getstate())
+    state = (
+        generator.get_state()
+        if isinstance(generator, np.random.RandomState)
+        else generator.bit_generator.state
+    )
+    return repr(state)
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> Any:
+    flat = array.reshape(-1)
+    if array.dtype == object:
+        return array.shape, repr(flat[:: max(1, flat.size // _LOOKED_AT)].tolist())
+    return array.shape, zlib.crc32(flat[:: max(1, array.nbytes // _BYTES_LOOKED_AT)].tobytes())
+
+
+def _of_tensorflow(value: Any) -> Any:
+    """Return the state of an object of TensorFlow that is made to be changed; None of others.
+
+    Raises:
+        Exception: it is one whose state cannot be read, such as an iterator.
+    """
+    if isinstance(value, (tf.random.Generator, tf.keras.random.SeedGenerator)):
+        return _of_array(np.asarray(value.state))
+    if isinstance(value, tf.Variable):
+        return _of_array(value.numpy())
+    if isinstance(value, (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)):
+        return [_of_array(each.numpy()) for each in value.export()]
+    if isinstance(value, (tf.data.Iterator, tf.queue.QueueBase)):
+        raise TypeError
     return None
 
 
-def _of_library(value: Any) -> Any:
-    """Return what an object of a library is by now that is made to be changed; None of others."""
-    kind = type(value)
+def _of_kind(value: Any) -> Any:
+    """Return what an object of a library is by now that has more than Python tells of it.
+
+    Raises:
+        Exception: it is none of those.
+    """
+    if any(
+        value is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    ):  # which are heard
+        return None
     if isinstance(value, io.IOBase):
         return value.tell() if value.seekable() else None
     if hasattr(value, "iloc"):  # of pandas
-        return len(value), _content(value.iloc[:: max(1, len(value) // _LOOKED_AT)].to_numpy())
-    # Iterators of libraries, such as loaders, look after what they count themselves.
-    if hasattr(kind, "__next__"):
-        plain = kind.__module__ in ("builtins", "itertools")
-        return (repr(value), repr(value.__reduce__()[1:])[-_LOOKED_AT:]) if plain else None
+        return len(value), _of_array(value.iloc[:: max(1, len(value) // _LOOKED_AT)].to_numpy())
     if hasattr(value, "qsize"):
         return value.qsize()
     if hasattr(value, "total_changes"):  # of sqlite3
         return value.total_changes
     # multiprocessing has buffers in objects of its own.
-    buffer = memoryview(value.get_obj() if hasattr(value, "get_obj") else getattr(value, "buf", value)).cast(
-        "B"
+    held = value.get_obj() if hasattr(value, "get_obj") else getattr(value, "buf", value)
+    buffer = memoryview(held).cast("B")
+    return (
+        type(value).__name__,
+        getattr(value, "tell", int)(),
+        len(buffer),
+        zlib.crc32(buffer[:: max(1, len(buffer) // _BYTES_LOOKED_AT)].tobytes()),
     )
-    return len(buffer), zlib.crc32(buffer[:: max(1, len(buffer) // _BYTES_LOOKED_AT)].tobytes())

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import dis
 import functools
 import inspect
+import logging
+import numbers
+import re
 import sys
 import sysconfig
+import threading
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
+from pathlib import PurePath
 from typing import Any
+
+import numpy as np
 
 _MOST = 20_000
 _LIBRARIES = tuple({sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")})
-# Classes of libraries whose objects hold what is the script's.
-_HOLDING = {"EagerFunc", "SimpleNamespace"}
+# Classes of libraries whose objects hold what is the script's; those that only have attributes.
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_HOLDING = {"EagerFunc", "SimpleNamespace", "Namespace", "UserDict", "UserList", "ChainMap"}
+# What nobody changes, or what is looked at by itself.
+PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
+_FIXED = (
+    types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias, property, staticmethod,
+    classmethod, range, slice, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, np.dtype, logging.Logger,
+    logging.Handler, threading.Thread,
+)  # fmt: skip
+# Packages in whose objects nothing changes for a script: locks, caches of abstract classes, formats, HDF5.
+_FIXED_IN = {"workloads", "_thread", "_abc", "_ctypes", "_struct", "h5py"}
+# Those whose variables, layers and pipelines are looked at otherwise.
+_TENSORFLOW = {"tensorflow", "keras"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
@@ -37,8 +61,14 @@ def reached(*starts: Any) -> Iterator[Any]:
             waiting += _next(thing)
         if not waiting:
             owners = [each for each in seen.values() if is_of_script(each)]
-            found = [inspect.getattr_static(each, name, None) for each in owners for name in named]
+            found = [_attribute(each, name) for each in owners for name in named]
             waiting += [each for each in found if id(each) not in seen]
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """Return an attribute as it is stored, without what its class makes of it; None if there is none."""
+    found = inspect.getattr_static(owner, name, None)
+    return getattr(owner, name, None) if isinstance(found, types.MemberDescriptorType) else found
 
 
 def _next(thing: Any) -> Iterable[Any]:
@@ -62,6 +92,8 @@ def _next(thing: Any) -> Iterable[Any]:
         case types.GeneratorType(gi_frame=frame) if frame:
             own = _named(thing.gi_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
             return [*frame.f_locals.values(), *own]
+        case types.BuiltinFunctionType() | types.MethodWrapperType():
+            return () if isinstance(thing.__self__, types.ModuleType) else (thing.__self__,)
         case staticmethod() | classmethod():
             return (thing.__func__,)
         case property():
@@ -70,7 +102,8 @@ def _next(thing: Any) -> Iterable[Any]:
     if kind == "_GeneratorState":  # and not its iterators, which end
         return (thing._generator,)
     held = vars(thing).values() if kind in _HOLDING else ()
-    return (getattr(thing, "__wrapped__", None), *held)
+    classes = (type(thing),) if is_of_script(thing) else ()
+    return (getattr(thing, "__wrapped__", None), *held, *classes)
 
 
 def _attributes(thing: Any) -> set[str]:
@@ -85,6 +118,28 @@ def _attributes(thing: Any) -> set[str]:
 def is_of_script(thing: Any) -> bool:
     """Return whether a thing is an object of a class of the script."""
     return not isinstance(thing, type) and is_own(type(thing).__module__)
+
+
+def may_change(thing: Any) -> bool:
+    """Return whether a thing is one that code may change, and not one of TensorFlow, whose state is seen otherwise."""
+    kind = type(thing)
+    if (
+        isinstance(thing, (dict, list, set, deque, np.ndarray))
+        or kind is threading.local
+        or is_own(kind.__module__)
+    ):
+        return True
+    # Of its class, as some objects of libraries do not tell it.
+    return not (issubclass(kind, (*PLAIN, *_FIXED)) or _package(kind) in _FIXED_IN or is_of_tensorflow(kind))
+
+
+def is_of_tensorflow(kind: type) -> bool:
+    """Return whether a class, which is not the script's, is one of TensorFlow or Keras, or derives from one."""
+    return not is_own(kind.__module__) and any(_package(each) in _TENSORFLOW for each in kind.__mro__)
+
+
+def _package(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
 
 
 @functools.cache

@@ -75,7 +75,7 @@ class Rehearsal:
         """Run the measured call, shortened, and begin to note what follows."""
         self.begin()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        result = self._run(method, call.model, call.arguments, call.place)
+        result = self._run(method, call.model, call.arguments, call.place, times=call.steps_per_batch)
         self._caller = threading.current_thread()
         return result
 
@@ -130,11 +130,13 @@ class Rehearsal:
             os._exit = _exit
             self._end()
 
-    def _run(self, method: Any, model: Any, arguments: Mapping[str, Any], place: str) -> Any:
+    def _run(
+        self, method: Any, model: Any, arguments: Mapping[str, Any], place: str, *, times: int = 1
+    ) -> Any:
+        """Run a call that trains `times` steps where Keras knows of one."""
         given = {**arguments, "verbose": 0}
-        shortened = _Shortened(self._steps)
-        given["callbacks"] = [*callbacks_in(given), shortened]
-        self._even &= self._steps % int(getattr(model, "steps_per_execution", 1)) == 0
+        given["callbacks"] = [*callbacks_in(given), _Shortened(self._steps, times)]
+        self._even &= self._steps % (int(getattr(model, "steps_per_execution", 1)) * times) == 0
         before = iterations(model)
         result = method(model, **given)
         values, form = _values(method, model, result)
@@ -154,16 +156,12 @@ class Rehearsal:
 
 
 class _Shortened(tf.keras.callbacks.Callback):
-    """Stops a call after some steps."""
+    """Stops a call after some steps, of which it trains `times` where Keras knows of one."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, times: int) -> None:
         super().__init__()
-        self._steps = steps
+        self._steps, self._times = steps, times
         self._epochs = 0
-        self._trained = 0  # before the epoch
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._trained = iterations(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._epochs += 1
@@ -171,9 +169,7 @@ class _Shortened(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        # A call may train several steps of which Keras does not know.
-        trained = iterations(self.model) - self._trained
-        if self._enough(batch, max(1, round(trained / (batch + 1)))):
+        if self._enough(batch, self._times):
             self.model.stop_training = True
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -210,6 +210,8 @@ def _causes(error: BaseException, most: int = 2) -> list[BaseException]:
     """Return what the script has caught and raised an error from, latest first; of a group, its first error."""
     within = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
     cause = error.__cause__ or within
+    if type(cause).__name__.endswith("RemoteTraceback"):  # of a pool's process, whose error is this one
+        return []
     return [cause, *_causes(cause, most - 1)] if cause and most else []
 
 
@@ -565,6 +567,8 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
         module.__package__ = script.module.rpartition(".")[0]
         module.__spec__ = ModuleSpec(script.module, module.__loader__, origin=str(path))
     sys.modules["__main__"] = module
+    if "__mp_main__" in sys.modules:  # by which multiprocessing finds the classes of scripts
+        sys.modules["__mp_main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     # Of a link, Python takes where it leads.
     folder = path.parents[script.depth] if script.depth else path.resolve().parent
