@@ -148,7 +148,8 @@ def on_disk(path: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "The disk is full, or has no room for more files" if full else str(error.strerror)
         hint = (
-            "Free some space, or choose another disk with --out; finished trials are kept."
+            "Free some space, or choose another disk: --out for runs, TFBENCH_CACHE for the cache. "
+            "Finished trials are kept."
             if full
             else "Change its permissions, or choose another folder: --out for runs, TFBENCH_CACHE for the cache."
         )

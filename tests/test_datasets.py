@@ -25,7 +25,7 @@ from harness.data.published_datasets import (
     save_arrays,
     unpack_pets,
 )
-from harness.errors import DataError, UsageError
+from harness.errors import DataError, StoreError, UsageError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Silent
@@ -193,7 +193,7 @@ def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, da
     folder, info = generate(tmp_path / "a", data)
     assert (info.kind, info.name, info.why) == ("procedural", data.name, "requested")
     (tmp_path / "file").write_text("a file, not a folder")
-    with user_error(DataError, "Cannot write data", hint="TFBENCH_CACHE"):
+    with user_error(StoreError, "is not in a folder", hint="TFBENCH_CACHE"):
         generate(tmp_path / "file", data)
     assert generate(tmp_path / "b", data)[1] == info
     assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256

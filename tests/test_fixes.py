@@ -34,6 +34,8 @@ def changed(text: str, *names: str) -> str:
         ),
         ("cudnn-kernel", "layers.GRU(8, activation='relu')", 'layers.GRU(8, activation="tanh")'),
         ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
+        ("parallel-map", f"data = {SOURCE}.map(f, n)", f"data = {SOURCE}.map(f, n)"),
+        ("parallel-map", f"data = {SOURCE}.map(f, 1)", f"data = {SOURCE}.map(f, tf.data.AUTOTUNE)"),
         (
             "parallel-map",
             f"def scaled(tf): return {SOURCE}.map(f)",

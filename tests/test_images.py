@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.errors import ImageError, UsageError
+from harness.errors import ImageError, StoreError, UsageError
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.extra import extra_lock
 from harness.images.local_environment import ensure_environment, library_variables
@@ -120,7 +120,7 @@ class TestFetch:
         for path in ("checkout/images/context", "cache/wheels"):
             shutil.rmtree(tmp_path / path, ignore_errors=True)
             (tmp_path / path).write_text("a file, not a folder")
-            with pytest.raises(ImageError, match="Cannot write"):
+            with pytest.raises(StoreError, match="exists already|is not in a folder"):
                 builder.fetch("cpu")
             (tmp_path / path).unlink()
 

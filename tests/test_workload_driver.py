@@ -302,6 +302,14 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
             "try:\n    open('/data/x.csv')\nexcept OSError as error:\n    raise RuntimeError('no data') from error",
             "train.py:4: RuntimeError: no data, from FileNotFoundError: ", "/data/x.csv",
         ),
+        (
+            "class RemoteTraceback(Exception):\n    pass\nraise ValueError('bad') from RemoteTraceback('\"\"\"')",
+            "train.py:3: ValueError: bad.", "",
+        ),
+        (
+            "import multiprocessing, sys\nraise ValueError(sys.modules['__mp_main__'] is sys.modules['__main__'])",
+            "ValueError: True", "",
+        ),
         ("raise ExceptionGroup('two', [OSError(2, 'no file', '/data/y')])", "from FileNot", "/data/y"),
         ("x = (1)" + ".real" * 200 + "\nx.none", "train.py:2: AttributeError", ""),
         ("import workloads.mine", "No module named 'workloads.mine'", "rename yours"),

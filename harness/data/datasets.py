@@ -23,7 +23,7 @@ from harness.data.generated import (
     TokenRecipe,
 )
 from harness.data.published_datasets import PUBLISHED, PublishedDataset
-from harness.errors import DataError, writing_hint
+from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Progress, Task
@@ -53,7 +53,8 @@ def ensure_data(
 
     Raises:
         UsageError: the declaration does not match the dataset it names.
-        DataError: the real dataset is required but not available, or the cache cannot be written.
+        DataError: the real dataset is required but not available.
+        StoreError: the cache cannot be written.
     """
     folder = cache / "data"
     published = real.get(data.name)
@@ -63,26 +64,17 @@ def ensure_data(
             hint=f"Use --data auto. Published datasets: {', '.join(real)}.",
         )
     info = DataInfo(workload="", name=data.name, kind="", sha256="", why="")
-    try:
-        with filling(folder / ".lock", progress):
-            why = "requested" if mode == "procedural" else "only its shape is known"
-            if published is not None and mode != "procedural":
-                try:
-                    return _real(published, data, folder, replace(info, kind="real", why=_VERIFIED), progress)
-                except DataError as error:
-                    if mode == "real":
-                        raise
-                    progress.line(f"Using procedural data instead of {data.name}: {error}")
-                    why = error.message
-            return _procedural(data, seed, folder, replace(info, kind="procedural", why=why), progress)
-    except OSError as error:
-        raise DataError(
-            f"Cannot write data to {folder}: {error.strerror or error}.",
-            hint=writing_hint(
-                error,
-                "Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to a writable folder.",
-            ),
-        ) from error
+    with filling(folder / ".lock", progress):
+        why = "requested" if mode == "procedural" else "only its shape is known"
+        if published is not None and mode != "procedural":
+            try:
+                return _real(published, data, folder, replace(info, kind="real", why=_VERIFIED), progress)
+            except DataError as error:
+                if mode == "real":
+                    raise
+                progress.line(f"Using procedural data instead of {data.name}: {error}")
+                why = error.message
+        return _procedural(data, seed, folder, replace(info, kind="procedural", why=why), progress)
 
 
 def _real(

@@ -22,17 +22,21 @@ from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return an edit for each map and interleave without num_parallel_calls of what feeds the training."""
+    """Return an edit for each map and interleave that prepares one sample after the other for the training."""
     if _allows_any_order(source) or shares_position(source):
         return []
     return [
         edit
         for call in source.feeding_steps("map", "interleave")
-        if argument(call, "num_parallel_calls") is None
+        if _is_one_by_one(argument(call, "num_parallel_calls"))
         and (name_of(call) == "map" or argument(call, "cycle_length") is not None)
         and not _keeps_state(source, source.used(*_functions(call)))
         for edit in source.with_keyword(call, "num_parallel_calls", source.autotune)
     ]
+
+
+def _is_one_by_one(given: ast.expr | None) -> bool:
+    return given is None or (isinstance(given, ast.Constant) and given.value in (None, 1))
 
 
 def _functions(call: ast.Call) -> list[ast.expr]:

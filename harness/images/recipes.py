@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from harness.errors import ImageError, writing_hint
+from harness.errors import ImageError
 from harness.images.extra import check_packages, extra_lock, missing_from
 from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
@@ -158,21 +158,11 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
     """Wait for other builds; yield a folder for this build's context, which is removed afterwards.
 
     Raises:
-        ImageError: a file cannot be written.
+        StoreError: a file cannot be written.
     """
-    try:
-        with filling(cache / "images.lock", progress):
-            folder = cache / "context"
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise ImageError(
-            f"Cannot write {error.filename or cache}: {error.strerror}.",
-            hint=writing_hint(
-                error,
-                "Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
-                "the checkout writable.",
-            ),
-        ) from error
+    with filling(cache / "images.lock", progress):
+        folder = cache / "context"
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from harness.engines.owner import boot_id
-from harness.errors import BusyError, StoreError
+from harness.errors import BusyError, StoreError, on_disk
 from harness.progress import Progress
 from harness.untrusted import read_file, remove_tree
 
@@ -239,18 +239,23 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def filling(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold a cache's lock file, after waiting for other processes that fill the cache."""
+    """Hold a cache's lock file, after waiting for other processes that fill the cache.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - as above
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, mode=_LOCK_MODE)
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        with progress.task("waiting for another tfbench process to release the cache", None):
-            held = lock.acquire()
-    with held:
-        yield
+    with on_disk(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, mode=_LOCK_MODE)
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            with progress.task("waiting for another tfbench process to release the cache", None):
+                held = lock.acquire()
+        with held:
+            yield
 
 
 def _holder(path: Path) -> str:

@@ -585,11 +585,22 @@ def test_what_the_script_as_written_does_already_is_said(execute):
     assert "no progress bar" in quiet and shown == "" and "as many steps" in several
 
 
-def test_the_debug_mode_of_pipelines_is_named(execute):
-    debugged = pipeline(".map(lambda a, b: (a, b), 8).cache()", "tf.data.experimental.enable_debug_mode()\n")
-    given = [("parallel-map", debugged)]
+@pytest.mark.parametrize(
+    ("remedy", "text", "said"),
+    [
+        (
+            "parallel-map",
+            pipeline(".map(lambda a, b: (a, b), 8).cache()", "tf.data.experimental.enable_debug_mode()\n"),
+            "enable_debug_mode",
+        ),
+        ("cache", pipeline(".repeat().cache()").replace("epochs=2", "steps_per_epoch=4"), "may never end"),
+        ("cache", pipeline(""), "does not read"),
+    ],
+)
+def test_reasons_say_what_is_so(execute, remedy, text, said):
+    given = [(remedy, text)]
     (reason,) = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", "misfit(remedy, took.call)"))
-    assert "enable_debug_mode" in reason
+    assert said in reason
 
 
 AUGMENT = "draw = tf.random.Generator.from_seed(1)\nflip = keras.layers.RandomFlip(seed=1)\n"

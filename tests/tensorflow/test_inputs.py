@@ -15,6 +15,7 @@ from workloads.variants import (
     MODEL_ONLY,
     STAGE,
     STAGES,
+    WITHOUT_EPOCHS,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
 )
@@ -593,6 +594,19 @@ def test_an_input_that_runs_out_in_an_epoch_is_said_to(drive, given):
     done = drive(text, steps=6, windows=20, variants=[BASELINE], code=1)
     assert "The input has ended" in done.message
     assert sum(each["steps"] for each in done.of("window")) < 36
+
+
+def test_steps_without_a_batch_are_none(drive):
+    """Keras goes on with steps where the input of an endless epoch is empty."""
+    taking = (
+        "import queue\nwaiting = queue.Queue()\nfor each in range(320): waiting.put(each)\ndef take():\n"
+        "    while not waiting.empty(): yield x[waiting.get() % 8], y[0]\n"
+        "data = tf.data.Dataset.from_generator(take, output_signature=(tf.TensorSpec((4,)), tf.TensorSpec(())))\n"
+    )
+    text = f"{HEAD}{taking}made().fit(data.batch(8), steps_per_epoch=25, epochs=2)"
+    done = drive(text, variants=[BASELINE, WITHOUT_EPOCHS], steps=10, warmup_s=0.0)
+    assert all(each["samples"] for each in done.of("window"))
+    assert "The input has ended" in str(done.of("left-out"))
 
 
 def test_a_batch_has_no_more_samples_than_there_are(drive):

@@ -82,6 +82,7 @@ _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
     tf.keras.metrics.Metric, tf.keras.Variable,
 )  # fmt: skip
+_GROWING = "The input may never end, and a cache of it would only grow."
 # Datasets that yield an element for each of theirs.
 _ONE_TO_ONE = re.compile("(Parallel)?Map|Shuffle|Prefetch|Options|Scan|Cache")
 _EAGER = {
@@ -215,11 +216,12 @@ def _unused() -> str:
 def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if not any(caches(given)):
-        return _unused()
+        endless = any(class_of(each) == "CacheDataset" for each in pipelines(given))
+        return _GROWING if endless else _unused()
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
     if call.arguments.get("steps_per_epoch") and any(map(_may_never_end, caches(given))):
-        return "The input may never end, and a cache of it would only grow."
+        return _GROWING
     before = [each for cache in caches(given) for each in pipelines(cache)]
     if any(getattr(each, "_reshuffle_each_iteration", False) for each in before):
         return "What lies before the cache is shuffled anew in each pass, and would stay as in the first."

@@ -63,6 +63,10 @@ EVALUATE_S = 10.0
 _SLOW_FIRST_EPOCH_S = 1.0
 # With more sizes of a batch, compiling for them is part of the speed.
 _MOST_SIZES = 8
+_ENDED = (
+    "The input has ended, and measuring goes on longer and reads it several times: let it never end, or let it begin "
+    "anew each time, as a function does that makes a new generator."
+)
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -227,6 +231,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         done = batch - self._last if batch > self._last else self._last_call_steps()
         samples_of = self._counted.samples if self._counted else self._epoch.samples
         samples = samples_of(self._steps + done) - samples_of(self._steps)
+        if done and self._counted and not self._counted.mean:  # Keras goes on with steps without a batch
+            raise ScriptError(_ENDED)
         first = not self._steps
         self._steps += done
         if samples not in self._sizes:
@@ -237,10 +243,7 @@ class Boundaries(tf.keras.callbacks.Callback):
             self._meter.pause(compiled_ns if batch > self._last else 0)
         if batch <= self._last:
             if self._steps == self._steps_before or self._short_epochs > 1:
-                raise ScriptError(
-                    "The input has ended, and measuring goes on longer and reads it several times: let it never end, "
-                    "or let it begin anew each time, as a function does that makes a new generator."
-                )
+                raise ScriptError(_ENDED)
             self._steps_before = self._steps
         if not self._meter.tick(done * self._times, samples):
             self.model.stop_training = self.model.stop_evaluating = self.model.stop_predicting = True
