@@ -120,7 +120,7 @@ class TestFetch:
         for path in ("checkout/images/context", "cache/wheels"):
             shutil.rmtree(tmp_path / path, ignore_errors=True)
             (tmp_path / path).write_text("a file, not a folder")
-            with pytest.raises(StoreError, match="exists already|is not in a folder"):
+            with pytest.raises(StoreError, match=r"exists already|is not in a folder"):
                 builder.fetch("cpu")
             (tmp_path / path).unlink()
 
