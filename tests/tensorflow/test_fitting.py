@@ -237,6 +237,31 @@ def between(made: str, changes: str, reads: str) -> str:
     return f"{HEAD}{made}\n{step}{PLAIN}{own}{data}model.fit(data, epochs=2, verbose=0, callbacks=[own])\n"
 
 
+COUNTED = """
+def count(a): kept['n'] += 1; return a
+def counted(a, b): return tf.ensure_shape(tf.numpy_function(count, [a], tf.float32), [4]), b
+"""
+
+
+def stepping(line: str) -> str:
+    return (
+        f"class Net(keras.Sequential):\n    def train_step(self, data):\n        {line}\n"
+        "        return super().train_step(data)\n"
+    )
+
+
+def beside(before: str, *, network: str = "keras.Sequential", layer: str = "keras.layers.Dense(1)",
+           loss: str = "'mse'", after: str = "", given: str = "verbose=0") -> str:  # fmt: skip
+    """Return a training from a cache whose Python reads what other parts of it may change."""
+    reads = python("return a * np.float32(kept['n'] > 0)")
+    return (
+        f"{HEAD}kept = dict(n=1)\n{reads}{before}"
+        f"model = {network}([keras.Input((4,)), {layer}])\nmodel.compile('sgd', {loss}, run_eagerly=True)\n"
+        f"rows = tf.data.Dataset.from_tensor_slices((x, y))\ndata = rows.map(step).cache(){after}.batch(8)\n"
+        f"model.fit(data, epochs=2, {given})\n"
+    )
+
+
 def generated(hard: str) -> str:
     return f"{HEAD}{PLAIN}{GENERATED.format(hard)}model.fit(data, epochs=2, verbose=0)\n"
 
@@ -461,6 +486,10 @@ CASES = [
     ("cache", pipeline(".map(step).cache()", python("return a * np.float32(drawn.rand() < 2)")), False),
     ("cache", pipeline(".map(step).cache()", python("drawn.seed(1); return a * np.float32(drawn.rand())")), True),
     ("cache", pipeline(".map(lambda a, b: (a * tf.cast(tf.random.uniform([]) < 2, 'float32'), b)).cache()"), False),
+    ("compiled", eager("self._seen = 1 + getattr(self, '_seen', 0); scale = 1.0"), False),
+    ("compiled", eager("self.layers[0].seen = 1 + getattr(self.layers[0], 'seen', 0); scale = 1.0"), False),
+    ("compiled", eager("scale = 1.0 if kept.date.today().year > 1 else 2.0", "import datetime as kept\n"), False),
+    ("compiled", eager("scale = 1.0 if os.path.exists('/tmp') else 2.0", "import os\n"), False),
     ("compiled", eager("scale = secrets.randbelow(2) < 2", "import secrets\n"), False),
     ("compiled", eager("scale = drawn.default_rng().random() < 2.0"), False),
     ("compiled", eager("scale = drawn.default_rng(7).random() < 2.0"), True),
@@ -542,6 +571,28 @@ CASES = [
             ("kept = bytearray(1)", "kept[0] = 2", "kept[0]", False),
             ("kept = threading.Event()", "kept.set()", "float(kept.is_set())", False),
             ("", "self.mean = 2.0", "np.mean(a)", True),
+            ("kept = {'n': 1.0}", "self.n = kept['n']; self.m = self.n; self.m += 1", "kept['n']", True),
+            ("kept = np.ones(1)", "self.n = kept; self.n *= 0.5", "kept[0]", False),
+        )
+    ),
+    *(
+        ("cache", beside(before, **parts), fits)
+        for before, parts, fits in (
+            (stepping("kept['n'] += 1"), {"network": "Net"}, False),
+            (stepping("self.n = 1"), {"network": "Net"}, True),
+            (stepping("tf.py_function(lambda: kept.update(n=2), [], [])"), {"network": "Net"}, False),
+            ("def loss(a, b): kept['n'] += 1; return keras.ops.mean(a - b)\n", {"loss": "loss"}, False),
+            ("def loss(a, b): return keras.ops.mean(a - b) * kept['n']\n", {"loss": "loss"}, True),
+            ("def act(a): kept['n'] += 1; return a\n", {"layer": "keras.layers.Dense(1, activation=act)"}, False),
+            (COUNTED, {"after": ".map(counted)"}, False),
+            (COUNTED, {"given": "validation_data=rows.map(counted).batch(8)"}, False),
+            ("import signal\nsignal.signal(10, lambda *of: kept.update(n=2))\n", {}, False),
+            (
+                "from concurrent.futures import ThreadPoolExecutor\ndef late(): time.sleep(3); kept['n'] = 2\n"
+                "pool = ThreadPoolExecutor(1)\npool.submit(late)\n",
+                {},
+                False,
+            ),
         )
     ),
     ("cache", pipeline(".cache().repeat().batch(4).take(16)").replace("epochs=2", "epochs=1"), True),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dis
 import inspect
+import signal
+import sys
 import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.changing import ACTING, changes_of, used_of
-from workloads.driver.reached import codes, is_own, reached
+from workloads.driver.changing import ACTING, changes_of, own_code, shared, used_of
+from workloads.driver.pipelines import datasets_of, python_of
+from workloads.driver.reached import codes, is_of_script, is_own, reached
 from workloads.protocol import LOOPS
 
 _BATCH_HOOKS = (
@@ -56,14 +59,14 @@ def reads_params(call: Call) -> str:
     return next((each.__name__ for each in own if "params" in _names(each)), "")
 
 
-def changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, model: bool = False) -> str:
-    """Return that a callback, thread or metric of the script may change something between epochs; "" if none may.
+def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, model: bool = False) -> str:
+    """Return that something of the script may change between epochs what something else reads; "" if nothing may.
 
     Args:
         what: which reads `read`, for the message.
         read: Python functions and objects.
         names: by which code changes what is not in Python: files, variables.
-        model: it reads the model and its layers too.
+        model: it is the step, which reads the model and its layers too; else the step may change what is read.
     """
     own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
     # Those of the script run beside the training.
@@ -77,12 +80,53 @@ def changing(call: Call, what: str, read: Iterable[Any], names: set[str], *, mod
                 else f"callback {type(each).__name__}"
             )
             return f"The {name} may change between epochs {what}: by {found}."
+    for name, starts in _beside(call, read, step=not model):
+        used = {id(each): each for each in reached(*starts)}
+        if found := shared([*own_code(used.values())], used, read, but=()):
+            return f"{name} may change {what}: by {found}."
     compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
     given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
     for metric in [*call.model.metrics, *tf.nest.flatten(given)]:
         if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
             return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
     return ""
+
+
+def _beside(call: Call, read: Sequence[Any], *, step: bool) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what else of the script runs during a call, with the functions and objects from which its code is reached.
+
+    Args:
+        read: what does not count.
+        step: the step counts.
+    """
+    for number in signal.valid_signals():
+        if inspect.isroutine(handler := signal.getsignal(number)):
+            yield f"The handler of {signal.Signals(number).name}", [handler]
+    for thread, frame in sys._current_frames().items():
+        if thread not in (threading.get_ident(), threading.main_thread().ident):
+            yield "A thread", [*_running(frame)]
+    left = {id(each) for each in read}
+    functions = python_of(datasets_of(call.arguments))
+    yield "Python in a pipeline", [each for each in functions if id(each) not in left]
+    if step:
+        model = call.model
+        parts = [model, *model._flatten_layers(), getattr(model, "optimizer", None), *model.metrics]
+        compiled = getattr(model, "_compile_metrics", None)
+        given = (getattr(model, "loss", None), getattr(compiled, "_user_metrics", None))
+        held = (value for part in parts for value in vars(part).values())
+        kept = [each for each in held if _is_own_function(each) or is_of_script(each)]
+        methods = [each for part in parts for found in methods_of(type(part)).values() for each in found]
+        yield "The step", [*methods, *kept, *filter(None, tf.nest.flatten(given))]
+
+
+def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:
+    """Yield the functions of the script that a thread is in."""
+    while frame:
+        code, held = frame.f_code, frame.f_locals
+        if is_own(str(frame.f_globals.get("__name__"))) and held.keys() >= {*code.co_freevars}:
+            closure = tuple(types.CellType(held[name]) for name in code.co_freevars)
+            yield types.FunctionType(code, frame.f_globals, closure=closure)
+        frame = frame.f_back
 
 
 def methods_of(kind: type) -> dict[str, list[types.FunctionType]]:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import types
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver.reached import NAMESPACES, codes, is_own, may_change, reached
+from workloads.driver.reached import NAMESPACES, codes, is_of_script, is_own, may_change, reached
 
 # Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
 _TO_MODEL = {"model", "_model"}
@@ -66,9 +67,14 @@ CHANGING_METHODS = {
 # Instructions that load attributes; and those that may be between a method and the call of it.
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _OF_ARGUMENTS = ("LOAD_CONST", "KW_NAMES", "PUSH_NULL", "PRECALL")
-# Things of which only attributes change; and those of which none does, or that are looked at in another way.
+# Things of which only attributes change; those of which items do, also by these operations; and names by which any
+# attribute does.
 _OWNERS = (types.ModuleType, type, types.FunctionType, *NAMESPACES)
-_OTHERS = (tuple, frozenset, *NAMESPACES)
+_OF_ARRAYS = {"+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^=", "<<=", ">>="}
+_CONTAINERS: Mapping[type, set[str]] = {
+    dict: {"|="}, list: {"+=", "*="}, deque: {"+=", "*="}, set: {"|=", "&=", "-=", "^="}, np.ndarray: _OF_ARRAYS,
+}  # fmt: skip
+_SETTING = {"setattr", "__setattr__", "delattr", "__dict__", "vars"}
 
 
 def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, model: Any = None) -> str:
@@ -131,34 +137,56 @@ def shared(
     stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
     if both := stored & names:
         return min(both)
-    left = {id(each) for each in but}
-    both_use = [each for each in others if id(each) in found.keys() - left]
-    # Of what has attributes only, those count that the one sets and the other names.
-    attributes = names.intersection(name for part in code for name in _stored_elsewhere(part))
-    owners = (each for each in both_use if isinstance(each, _OWNERS) and hasattr(each, "__dict__"))
-    if both := attributes.intersection(name for each in owners for name in vars(each)):
-        return min(both)
     if "environ" in names and any("environ" in part.co_names and _sets_items(part) for part in code):
         return "environ"
-    mutable = (
-        each
-        for each in both_use
-        if may_change(each) and not isinstance(each, _OTHERS) and each is not os.environ
-    )
-    return next((f"a {type(each).__name__}" for each in mutable), "")
+    left = {id(each) for each in but}
+    both_use = [each for each in others if id(each) in found.keys() - left]
+    elsewhere = {name for part in code for name in _stored(part, own=False)}
+    any_name = not _SETTING.isdisjoint(name for part in code for name in part.co_names)
+    items = any(map(_sets_items, code))
+    in_place = {step.argrepr for step in steps if step.opname == "BINARY_OP" and step.argrepr.endswith("=")}
+    for each in both_use:
+        changed = items or any(isinstance(each, kind) and in_place & ops for kind, ops in _CONTAINERS.items())
+        if isinstance(each, _OWNERS) or is_of_script(each):
+            own = (part for part in _methods(each) if id(part) in found)
+            set_ = elsewhere.union(*(_stored(part.__code__, own=True) for part in own))
+            known = set_ if is_of_script(each) else set_ & getattr(each, "__dict__", {}).keys()
+            if both := known & names:
+                return min(both)
+            held = changed and isinstance(each, tuple(_CONTAINERS))
+            changed = held or (any_name and not isinstance(each, types.ModuleType))
+        elif elsewhere and not isinstance(each, tuple(_CONTAINERS)):
+            changed = True
+        if changed and _is_kept(each):
+            return f"a {type(each).__name__}"
+    return ""
+
+
+def _is_kept(thing: Any) -> bool:
+    """Return whether a thing may change by itself, and not only what it holds."""
+    return may_change(thing) and not isinstance(thing, (tuple, frozenset)) and thing is not os.environ
+
+
+def _methods(thing: Any) -> Iterator[types.FunctionType]:
+    for kind in type(thing).__mro__:
+        yield from (each for each in vars(kind).values() if isinstance(each, types.FunctionType))
 
 
 def _sets_items(code: types.CodeType) -> bool:
-    """Return whether code sets items, or calls methods that do."""
-    items = {"STORE_SUBSCR", "DELETE_SUBSCR"}
-    return any(step.opname in items or step.argval in CHANGING_METHODS for step in dis.get_instructions(code))
+    """Return whether code sets items, or calls what does."""
+    return any(
+        step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
+        or step.argval in CHANGING_METHODS
+        or (isinstance(step.argval, tuple) and "out" in step.argval)
+        for step in dis.get_instructions(code)
+    )
 
 
-def _stored_elsewhere(code: types.CodeType) -> set[str]:
-    """Return the attributes that code sets, but for those of its first argument."""
-    own = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
+def _stored(code: types.CodeType, *, own: bool) -> set[str]:
+    """Return the attributes that code sets: of its first argument, or of anything else."""
+    first = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
     steps = pairwise(_plain_steps(code))
-    return {str(name) for before, (kind, name) in steps if kind == "STORE_ATTR" and before != own}
+    return {str(name) for before, (kind, name) in steps if kind == "STORE_ATTR" and (before == first) == own}
 
 
 def changes_any(code: Iterable[types.CodeType]) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import copy
-import datetime
 import dis
 import inspect
 import math
+import os
 import random
 import re
 import sys
@@ -27,7 +27,6 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
-from tensorflow.python.ops import script_ops
 
 from workloads.driver import script
 from workloads.driver.call import Call
@@ -43,6 +42,7 @@ from workloads.driver.changing import (
     TO_FILES,
     TO_VARIABLES,
     changes_any,
+    names_in,
     own_code,
     sets_seeds,
     shared,
@@ -50,11 +50,19 @@ from workloads.driver.changing import (
 from workloads.driver.children import changing_files
 from workloads.driver.first_epoch import cached_bytes, caches, digest, free_memory, repeats
 from workloads.driver.lasting import Watch
-from workloads.driver.pipelines import class_of, functions_of, pipelines
+from workloads.driver.pipelines import (
+    PYTHON,
+    class_of,
+    datasets_of,
+    functions_of,
+    nodes,
+    pipelines,
+    python_in,
+    python_of,
+)
 from workloads.driver.reached import codes, is_own, reached
 from workloads.driver.sites import where
 
-PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
 _UNORDERED = PYTHON | {"RngReadAndSkip"}
 # Operations that change what other calls of a function read.
@@ -93,7 +101,14 @@ _EAGER = {
     "executing_eagerly_outside_functions",
 }
 _CLOCKS = (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
-           time.process_time, datetime.datetime.now, datetime.datetime.today, datetime.datetime.utcnow)  # fmt: skip
+           time.process_time, time.process_time_ns, time.thread_time, time.clock_gettime, time.clock_gettime_ns,
+           time.localtime, time.gmtime, time.ctime, time.strftime, os.times)  # fmt: skip
+_CLOCKS_OF_CLASSES = {"now", "today", "utcnow"}
+# By which code reads files, or looks whether they are there.
+_LOOKING = {
+    "open", "read_text", "read_bytes", "exists", "lexists", "isfile", "isdir", "is_file", "is_dir", "stat", "getmtime",
+    "getsize", "listdir", "scandir", "iterdir", "glob", "iglob",
+}  # fmt: skip
 # Elements and batches that are made twice to compare them, for so many seconds at most.
 _COMPARED, _COMPARED_S = 64, 1.0
 _AT_ONCE = 16
@@ -232,7 +247,7 @@ def _cache(call: Call) -> str:
         )
     if size > free_memory() / 2:
         return f"What would be cached, {size / 2**30:,.1f} GiB, does not fit into half of the free memory."
-    watch = Watch([each for function in functions_of(before) for each in _python_functions(function)])
+    watch = Watch(python_of(before))
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     if watch.found:
@@ -256,7 +271,7 @@ def _prefetch(call: Call) -> str:
         return reason
     if kind := reads_on(call):
         return f"Python in the pipeline reads on from, or writes to, a {kind}, and would leave it further on."
-    datasets = [*_datasets(call)]
+    datasets = [*datasets_of(call.arguments)]
     kinds = _kinds_in(datasets)
     reads = kinds & PYTHON or any(
         not _is_seed(each) for function in functions_of(datasets) for each in _captured(function)
@@ -269,7 +284,7 @@ def _prefetch(call: Call) -> str:
 
 def reads_on(call: Call) -> str:
     """Return the class of an iterator that a pipeline's Python reads on from, in each pass; "" without one."""
-    python = [each for function in functions_of(_datasets(call)) for each in _python_functions(function)]
+    python = python_of(datasets_of(call.arguments))
     found = next((each for each in reached(*python) if isinstance(each, Iterator)), None)
     return "" if found is None else type(found).__name__
 
@@ -283,19 +298,13 @@ def _reads_training(call: Call) -> str:
         if hasattr(each.value, "handle")
     }
     own_step = type(model).train_step is not tf.keras.Model.train_step
-    for function in functions_of(_datasets(call)):
+    for function in functions_of(datasets_of(call.arguments)):
         read = _captured(function)
         if any(id(each) in changing for each in read) or (own_step and read):
             return "The pipeline reads variables that training changes, and would read them at another time."
-        if found := _live(call, _python_functions(function)):
+        if found := _live(call, python_in(function)):
             return f"Python in the pipeline may read {found}, and would read it at another time."
     return ""
-
-
-def _python_functions(function: Any) -> list[Any]:
-    """Return the Python functions that a function of a pipeline calls."""
-    tokens = {node.attr["token"].s.decode() for node in _nodes(function.function.graph) if node.op in PYTHON}
-    return [each for each in map(script_ops._py_funcs.get, tokens) if each is not None]
 
 
 def _live(call: Call, starts: Iterable[Any]) -> str:
@@ -313,7 +322,11 @@ def _live(call: Call, starts: Iterable[Any]) -> str:
 
 def _clock(thing: Any) -> str:
     """Return the name of a function that tells the time; "" if the thing is none."""
-    return next((each.__name__ for each in _CLOCKS if inspect.isroutine(thing) and thing == each), "")
+    if not inspect.isroutine(thing):
+        return ""
+    name = str(getattr(thing, "__name__", ""))
+    of_class = name in _CLOCKS_OF_CLASSES and isinstance(getattr(thing, "__self__", None), type)
+    return name if of_class or any(thing is each for each in _CLOCKS) else ""
 
 
 def _part_of_training(call: Call) -> Callable[[Any], bool]:
@@ -393,7 +406,7 @@ def _changed_between(call: Call, datasets: Sequence[Any], kinds: set[str]) -> st
     Args:
         kinds: of the operations in the pipelines' functions.
     """
-    python = [each for function in functions_of(datasets) for each in _python_functions(function)]
+    python = python_of(datasets)
     names = TO_FILES if _reads_files(datasets, kinds) else set[str]()
     if python or not _VARIABLES.isdisjoint(_reading(kinds)):
         names = names | TO_VARIABLES
@@ -403,7 +416,7 @@ def _changed_between(call: Call, datasets: Sequence[Any], kinds: set[str]) -> st
 def _reads_files(datasets: Sequence[Any], kinds: set[str]) -> bool:
     """Return whether pipelines may read files, as Python may."""
     found = _reading(kinds | {type(each).__name__ for each in datasets})
-    return bool(found - _VARIABLES) or any(map(_python_functions, functions_of(datasets)))
+    return bool(found - _VARIABLES) or bool(python_of(datasets))
 
 
 def _reading(kinds: Iterable[str]) -> set[str]:
@@ -424,11 +437,14 @@ def _compiled(call: Call) -> str:
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     if name := next(filter(None, map(_clock, reached(*python))), ""):
         return f"The step's Python may read the time ({name}), and would read it once."
+    if names := _LOOKING & names_in(reached(*python)):
+        return f"The step's Python may read files ({min(names)}), and would read them once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
     with Watch(()) as making:
         _traced(call)  # variables are made in the first
-    with Watch([*python, *owners]) as watch:
+    parts = [*model._flatten_layers(), getattr(model, "optimizer", None)]
+    with Watch([*python, *owners, *parts]) as watch:
         first, second = _traced(call), _traced(call)
     if watch.found:
         return f"Python in the step {watch.found} each time, and would be run once."
@@ -450,7 +466,7 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
     loader = [] if given is None or isinstance(given, (tf.data.Dataset, np.ndarray)) else [given]
     starts = [
         *loader,
-        *(each for function in functions_of(_datasets(call)) for each in _python_functions(function)),
+        *python_of(datasets_of(call.arguments)),
     ]
     found = {id(each): each for each in reached(*starts)}
     running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
@@ -477,7 +493,7 @@ def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tup
     traced = tf.function(step, autograph=False).get_concrete_function(specs)
     return Counter(
         (node.op, node.attr["value"].SerializeToString() if node.op == "Const" else b"")
-        for node in _nodes(traced.graph)
+        for node in nodes(traced.graph)
     )
 
 
@@ -510,13 +526,13 @@ def depends_on_time(call: Call) -> bool:
 
     Calls at once draw in any order, and a pipeline that goes on reads variables before an epoch ends.
     """
-    for dataset in _datasets(call):
+    for dataset in datasets_of(call.arguments):
         kinds = _kinds_in([dataset])
         if "Parallel" in class_of(dataset) and (
             kinds & _UNORDERED or draws(kinds) or any(map(_CHANGING.search, kinds)) or _is_unordered(dataset)
         ):
             return True
-    return _outlives_epochs(call) and "ReadVariableOp" in _kinds_in(_datasets(call))
+    return _outlives_epochs(call) and "ReadVariableOp" in _kinds_in(datasets_of(call.arguments))
 
 
 def _is_unordered(dataset: Any) -> bool:
@@ -530,31 +546,17 @@ def _outlives_epochs(call: Call) -> bool:
     return bool(call.arguments.get("steps_per_epoch")) or not call.epoch.ends
 
 
-def _datasets(call: Call) -> Iterator[Any]:
-    """Yield the datasets of which the pipelines of training and validation consist."""
-    for given in (call.arguments.get("x"), call.arguments.get("validation_data")):
-        yield from pipelines(given) if isinstance(given, tf.data.Dataset) else ()
-
-
 def _kinds_in(datasets: Iterable[Any]) -> set[str]:
     return set[str]().union(*map(_kinds, functions_of(datasets)))
 
 
 def _kinds(function: Any) -> set[str]:
     """Return the kinds of operations in a function of a pipeline."""
-    return {node.op for node in _nodes(function.function.graph)}
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """Yield the operations of a graph and of the functions in it."""
-    definition = graph.as_graph_def()
-    yield from definition.node
-    for function in definition.library.function:
-        yield from function.node_def
+    return {node.op for node in nodes(function.function.graph)}
 
 
 def _parallel_map(call: Call) -> str:
-    if not any("Parallel" in class_of(each) for each in _datasets(call)):
+    if not any("Parallel" in class_of(each) for each in datasets_of(call.arguments)):
         return _unused()
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = _outlives_epochs(call) or around_batches(call)
@@ -562,7 +564,7 @@ def _parallel_map(call: Call) -> str:
         return reason
     found = [
         (dataset, [(function, _kinds(function)) for function in dataset._functions()])
-        for dataset in _datasets(call)
+        for dataset in datasets_of(call.arguments)
     ]
     # What stays one call after another is in another order only beside functions that may read what it changes.
     beside = any(
@@ -581,10 +583,10 @@ def _parallel_map(call: Call) -> str:
                 return "A function of the pipeline draws the same numbers in several places, which calls at once mix."
             if not kinds & PYTHON:
                 continue
-            if sets_seeds(_python_functions(function)):
+            if sets_seeds(python_in(function)):
                 return _SEEDS.format("A function of the pipeline")
             inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
-            watch = Watch(_python_functions(function))
+            watch = Watch(python_in(function))
             if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function, watch)):
                 return "A function of the pipeline gives other values if it is called several times at once."
             if watch.found:
@@ -596,7 +598,7 @@ def _draws_twice(function: Any) -> bool:
     """Return whether operations of a function have the same seed, and so draw alike, call by call."""
     seeds = Counter(
         (node.attr["seed"].i, node.attr["seed2"].i)
-        for node in _nodes(function.function.graph)
+        for node in nodes(function.function.graph)
         if _DRAWING.match(node.op) and "seed2" in node.attr
     )
     return any(count > 1 for seed, count in seeds.items() if any(seed))

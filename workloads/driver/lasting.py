@@ -167,14 +167,17 @@ def _contents(starts: Sequence[Any]) -> _Contents:
     Constants are left out, and objects of TensorFlow but for those that are made to be changed.
     """
     found: _Contents = {}
-    reading = _Reading()
     things = [*reached(*starts)]
-    functions = (each for each in things if isinstance(each, types.FunctionType) and is_own(each.__module__))
-    steps = (
-        step for each in functions for part in codes(each.__code__) for step in dis.get_instructions(part)
-    )
+    parts = [
+        part
+        for each in things
+        if isinstance(each, types.FunctionType) and is_own(each.__module__)
+        for part in codes(each.__code__)
+    ]
+    steps = (step for part in parts for step in dis.get_instructions(part))
     stored = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
-    named = [(thing, name, value) for thing in things for name, value in _held(thing, stored)]
+    reading = _Reading({name for part in parts for name in part.co_names})
+    named = [(thing, name, value) for thing in things for name, value in reading.held(thing, stored)]
     # What no variable or attribute holds, such as an item, goes by its class.
     others = ((thing, f"a {type(thing).__name__}", thing) for thing in things)
     for thing, name, value in itertools.chain(named, others):
@@ -184,58 +187,62 @@ def _contents(starts: Sequence[Any]) -> _Contents:
     return found
 
 
-def _held(thing: Any, stored: set[str]) -> Iterator[tuple[str, Any]]:
-    """Yield what functions, modules, classes and objects of the script hold directly, with names.
-
-    Args:
-        stored: attributes that the code sets, which are all that changes in modules and classes of libraries.
-    """
-    match thing:
-        case types.FunctionType() if is_own(thing.__module__):
-            names = {name for part in codes(thing.__code__) for name in part.co_names}
-            held = thing.__globals__ if "globals" in names else names & thing.__globals__.keys()
-            yield from ((name, thing.__globals__[name]) for name in sorted(held))
-            yield from closure_of(thing)
-            yield f"a default of {thing.__name__}", (thing.__defaults__ or (), thing.__kwdefaults__ or {})
-            yield from ((name, value) for name, value in vars(thing).items() if name != "__wrapped__")
-        case types.FunctionType():
-            yield from closure_of(thing)
-        case types.GeneratorType(gi_frame=frame):
-            yield thing.__name__, (frame.f_lasti if frame else None)
-            yield from (frame.f_locals.items() if frame else ())
-        case types.ModuleType() if is_own(thing.__name__):
-            yield from vars(thing).items()
-        case type() if is_own(thing.__module__):
-            yield from ((f"{thing.__name__}.{name}", value) for name, value in [*vars(thing).items()])
-        case types.ModuleType() | type():
-            yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
-        case _ if is_own(type(thing).__module__):
-            yield from _attributes(thing)
-
-
-def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of an object of the script; of a layer, not those of Keras."""
-    keras = isinstance(thing, (tf.Module, tf.keras.layers.Layer, tf.keras.metrics.Metric))
-    yield from (
-        (name, value)
-        for name, value in [*getattr(thing, "__dict__", {}).items()]
-        if not (keras and name.startswith("_"))
-    )
-    slots = (name for kind in type(thing).__mro__ for name, value in vars(kind).items()
-             if isinstance(value, types.MemberDescriptorType) and is_own(kind.__module__))  # fmt: skip
-    yield from ((name, getattr(thing, name, None)) for name in slots)
-
-
 class _Reading:
     """Read what values are by now, each object once.
 
     What Python tells of an object to copy or store it is what is compared; where it tells nothing, nobody can see
     whether the object changes.
+
+    Args:
+        named: what the script's code names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named: set[str]) -> None:
+        self._named = named
         self._seen: dict[int, Any] = {}  # which keeps them, so that no other has the same identity
         self._hidden = ""
+
+    def held(self, thing: Any, stored: set[str]) -> Iterator[tuple[str, Any]]:
+        """Yield what functions, modules, classes and objects of the script hold directly, with names.
+
+        Args:
+            stored: attributes that the code sets, which are all that changes in what is of libraries.
+        """
+        match thing:
+            case types.FunctionType() if is_own(thing.__module__):
+                names = {name for part in codes(thing.__code__) for name in part.co_names}
+                held = thing.__globals__ if "globals" in names else names & thing.__globals__.keys()
+                yield from ((name, thing.__globals__[name]) for name in sorted(held))
+                yield from closure_of(thing)
+                yield f"a default of {thing.__name__}", (thing.__defaults__ or (), thing.__kwdefaults__ or {})
+                yield from ((name, value) for name, value in vars(thing).items() if name != "__wrapped__")
+            case types.FunctionType():
+                yield from closure_of(thing)
+            case types.GeneratorType(gi_frame=frame):
+                yield thing.__name__, (frame.f_lasti if frame else None)
+                yield from (frame.f_locals.items() if frame else ())
+            case types.ModuleType() if is_own(thing.__name__):
+                yield from vars(thing).items()
+            case type() if is_own(thing.__module__):
+                yield from ((f"{thing.__name__}.{name}", value) for name, value in [*vars(thing).items()])
+            case _ if is_own(type(thing).__module__):
+                yield from self._attributes(thing)
+            case types.ModuleType() | type():
+                yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
+            case _ if is_of_tensorflow(type(thing)) and hasattr(thing, "__dict__"):
+                yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
+
+    def _attributes(self, thing: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the attributes of an object of the script; of a layer, not those that only Keras knows."""
+        keras = isinstance(thing, (tf.Module, tf.keras.layers.Layer, tf.keras.metrics.Metric))
+        yield from (
+            (name, value)
+            for name, value in [*getattr(thing, "__dict__", {}).items()]
+            if not (keras and name.startswith("_") and name not in self._named)
+        )
+        slots = (name for kind in type(thing).__mro__ for name, value in vars(kind).items()
+                 if isinstance(value, types.MemberDescriptorType) and is_own(kind.__module__))  # fmt: skip
+        yield from ((name, getattr(thing, name, None)) for name in slots)
 
     def of(self, value: Any) -> tuple[Any, str]:
         """Return what a value is by now, None if it cannot change, and the class of what cannot be compared in it."""
@@ -266,7 +273,7 @@ class _Reading:
         if isinstance(value, (random.Random, np.random.RandomState, np.random.Generator)):
             return _of_generator(value)
         if is_own(kind.__module__):
-            parts = [(name, self._of(each, levels - 1)) for name, each in _attributes(value)]
+            parts = [(name, self._of(each, levels - 1)) for name, each in self._attributes(value)]
             with suppress(Exception):
                 return parts, _of_kind(value)
             return parts
@@ -277,7 +284,8 @@ class _Reading:
             if is_of_tensorflow(type(value)):
                 return _of_tensorflow(value)
             if hasattr(value, "cache_info"):
-                return value.cache_info().currsize, self._of(gc.get_referents(value), levels)
+                kept = (repr(self._of(each, levels)) for each in gc.get_referents(value))
+                return value.cache_info().currsize, sorted(kept)  # their order is that of their last use
             if inspect.isgenerator(value):
                 frame = value.gi_frame
                 return frame and (frame.f_lasti, self._of(frame.f_locals, levels))

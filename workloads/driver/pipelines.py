@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
+
+# Operations that call Python.
+PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 def pipelines(dataset: Any) -> Iterator[Any]:
@@ -24,6 +28,31 @@ def class_of(dataset: Any) -> str:
 def functions_of(datasets: Iterable[Any]) -> Iterator[Any]:
     """Yield the functions of datasets, as TensorFlow has traced them."""
     return (function for dataset in datasets for function in dataset._functions())
+
+
+def datasets_of(arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the datasets of which the pipelines of a call's training and validation consist."""
+    for given in (arguments.get("x"), arguments.get("validation_data")):
+        yield from pipelines(given) if isinstance(given, tf.data.Dataset) else ()
+
+
+def python_of(datasets: Iterable[Any]) -> list[Any]:
+    """Return the Python functions that the functions of datasets call."""
+    return [each for function in functions_of(datasets) for each in python_in(function)]
+
+
+def python_in(function: Any) -> list[Any]:
+    """Return the Python functions that a function of a pipeline calls."""
+    tokens = {node.attr["token"].s.decode() for node in nodes(function.function.graph) if node.op in PYTHON}
+    return [each for each in map(script_ops._py_funcs.get, tokens) if each is not None]
+
+
+def nodes(graph: Any) -> Iterator[Any]:
+    """Yield the operations of a graph and of the functions in it."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
 
 
 @contextmanager
