@@ -262,6 +262,34 @@ def beside(before: str, *, network: str = "keras.Sequential", layer: str = "kera
     )
 
 
+STEPPED = (
+    HEAD
+    + """
+seen = [1]
+class Net(keras.Sequential):
+    def train_step(self, data):
+        seen[0] += 1
+        return super().train_step(data)
+"""
+)
+
+
+def stepped_loader(body: str) -> str:
+    return loader(body).replace(HEAD, STEPPED).replace("keras.Sequential([", "Net([")
+
+
+def in_test(line: str) -> str:
+    return stepping(line).replace("train_step", "test_step")
+
+
+def eager_parts(before: str, model: str, then: str) -> str:
+    """Return a training whose eager model has parts of the script, and what it does then."""
+    act = "act" if "act" in before else "None"
+    made = f"model = {model}([keras.Input((4,)), keras.layers.Dense(1, activation={act})])\n"
+    fitted = then if "fit" in then else f"model.fit(x, y, verbose=0)\n{then}"
+    return f"{HEAD}seen = []\n{before}{made}model.compile('sgd', 'mse', run_eagerly=True)\n{fitted}\n"
+
+
 def generated(hard: str) -> str:
     return f"{HEAD}{PLAIN}{GENERATED.format(hard)}model.fit(data, epochs=2, verbose=0)\n"
 
@@ -573,6 +601,23 @@ CASES = [
             ("", "self.mean = 2.0", "np.mean(a)", True),
             ("kept = {'n': 1.0}", "self.n = kept['n']; self.m = self.n; self.m += 1", "kept['n']", True),
             ("kept = np.ones(1)", "self.n = kept; self.n *= 0.5", "kept[0]", False),
+        )
+    ),
+    ("prefetch", beside(stepping("kept['n'] += 1"), network="Net", after=".prefetch(2)"), False),
+    ("prefetch", beside(stepping("self.n = 1"), network="Net", after=".prefetch(2)"), True),
+    ("parallel-map", beside(stepping("kept['n'] += 1"), network="Net").replace("map(step)", "map(step, 8)"), False),
+    ("loader-threads", stepped_loader("return x[:8] * seen[0], y[:8]"), False),
+    ("loader-threads", stepped_loader("return x[:8], y[:8]"), True),
+    *(
+        ("compiled", eager_parts(before, model, then), fits)
+        for before, model, then, fits in (
+            (in_test("self.n = 1 + getattr(self, 'n', 0)"), "Net", "", True),
+            (in_test("self.n = 1 + getattr(self, 'n', 0)"), "Net", "model.evaluate(x, y)", False),
+            (in_test("print(data)"), "Net", "model.fit(x, y, validation_data=(x, y))", False),
+            (in_test("data = (data[0] * np.random.rand(), data[1])"), "Net", "model.evaluate(x, y)", False),
+            (in_test("data = (data[0] * 2, data[1])"), "Net", "model.evaluate(x, y)", True),
+            ("def act(a): seen.append(1); return a\n", "keras.Sequential", "", False),
+            ("def act(a): return a * 2\n", "keras.Sequential", "", True),
         )
     ),
     *(

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dis
 import inspect
-import signal
-import sys
-import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.changing import ACTING, changes_of, own_code, shared, used_of
-from workloads.driver.pipelines import datasets_of, python_of
-from workloads.driver.reached import codes, is_of_script, is_own, reached
+from workloads.driver.changing import ACTING, used_of
+from workloads.driver.reached import codes, is_own, reached
 from workloads.protocol import LOOPS
 
 _BATCH_HOOKS = (
@@ -28,7 +24,7 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 # What a callback is given to act once an epoch, and not every so many batches.
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
-_RUNNING = ("LambdaCallback", "LearningRateScheduler")
+RUNNING = ("LambdaCallback", "LearningRateScheduler")
 
 
 def around_batches(call: Call) -> str:
@@ -59,76 +55,6 @@ def reads_params(call: Call) -> str:
     return next((each.__name__ for each in own if "params" in _names(each)), "")
 
 
-def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, model: bool = False) -> str:
-    """Return that something of the script may change between epochs what something else reads; "" if nothing may.
-
-    Args:
-        what: which reads `read`, for the message.
-        read: Python functions and objects.
-        names: by which code changes what is not in Python: files, variables.
-        model: it is the step, which reads the model and its layers too; else the step may change what is read.
-    """
-    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
-    # Those of the script run beside the training.
-    for each in (*own, *threading.enumerate()):
-        kept = (value for key, value in vars(each).items() if key not in ("_model", "params"))
-        functions = (each for methods in methods_of(type(each)).values() for each in methods)
-        if found := changes_of([*kept, *functions], read, names, model=call.model if model else None):
-            name = (
-                f"thread {each.name}"
-                if isinstance(each, threading.Thread)
-                else f"callback {type(each).__name__}"
-            )
-            return f"The {name} may change between epochs {what}: by {found}."
-    for name, starts in _beside(call, read, step=not model):
-        used = {id(each): each for each in reached(*starts)}
-        if found := shared([*own_code(used.values())], used, read, but=()):
-            return f"{name} may change {what}: by {found}."
-    compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
-    given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
-    for metric in [*call.model.metrics, *tf.nest.flatten(given)]:
-        if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
-            return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
-    return ""
-
-
-def _beside(call: Call, read: Sequence[Any], *, step: bool) -> Iterator[tuple[str, list[Any]]]:
-    """Yield what else of the script runs during a call, with the functions and objects from which its code is reached.
-
-    Args:
-        read: what does not count.
-        step: the step counts.
-    """
-    for number in signal.valid_signals():
-        if inspect.isroutine(handler := signal.getsignal(number)):
-            yield f"The handler of {signal.Signals(number).name}", [handler]
-    for thread, frame in sys._current_frames().items():
-        if thread not in (threading.get_ident(), threading.main_thread().ident):
-            yield "A thread", [*_running(frame)]
-    left = {id(each) for each in read}
-    functions = python_of(datasets_of(call.arguments))
-    yield "Python in a pipeline", [each for each in functions if id(each) not in left]
-    if step:
-        model = call.model
-        parts = [model, *model._flatten_layers(), getattr(model, "optimizer", None), *model.metrics]
-        compiled = getattr(model, "_compile_metrics", None)
-        given = (getattr(model, "loss", None), getattr(compiled, "_user_metrics", None))
-        held = (value for part in parts for value in vars(part).values())
-        kept = [each for each in held if _is_own_function(each) or is_of_script(each)]
-        methods = [each for part in parts for found in methods_of(type(part)).values() for each in found]
-        yield "The step", [*methods, *kept, *filter(None, tf.nest.flatten(given))]
-
-
-def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:
-    """Yield the functions of the script that a thread is in."""
-    while frame:
-        code, held = frame.f_code, frame.f_locals
-        if is_own(str(frame.f_globals.get("__name__"))) and held.keys() >= {*code.co_freevars}:
-            closure = tuple(types.CellType(held[name]) for name in code.co_freevars)
-            yield types.FunctionType(code, frame.f_globals, closure=closure)
-        frame = frame.f_back
-
-
 def methods_of(kind: type) -> dict[str, list[types.FunctionType]]:
     """Return the methods of a class that are the script's, but for the one that makes an object."""
     found: dict[str, list[types.FunctionType]] = {}
@@ -153,16 +79,16 @@ def _wrapped(call: Call) -> str:
     owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
     for names, places in ((sorted(LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
         for name in names:
-            if any(_is_own_function(place[name]) for place in places if name in place):
+            if any(is_own_function(place[name]) for place in places if name in place):
                 return f"The script has put code of its own around {name}"
-    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
+    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in RUNNING]
     functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
     name = min(used_of(LOOPS, reached(*functions, *kept)), default="")
     return f"A callback of the script uses {name}" if name else ""
 
 
-def _is_own_function(thing: Any) -> bool:
+def is_own_function(thing: Any) -> bool:
     """Return whether a thing is a function of the script, also one that TensorFlow has compiled."""
     thing = getattr(thing, "python_function", thing)
     thing = getattr(thing, "__func__", getattr(thing, "func", thing))

@@ -29,11 +29,11 @@ import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
 
 from workloads.driver import script
+from workloads.driver.beside import changing, step_changes
 from workloads.driver.call import Call
 from workloads.driver.callbacks import (
     acts_every,
     around_batches,
-    changing,
     is_keras,
     methods_of,
     reads_params,
@@ -50,6 +50,7 @@ from workloads.driver.changing import (
 from workloads.driver.children import changing_files
 from workloads.driver.first_epoch import cached_bytes, caches, digest, free_memory, repeats
 from workloads.driver.lasting import Watch
+from workloads.driver.own_step import own_of_step, parts_of, steps_of
 from workloads.driver.pipelines import (
     PYTHON,
     class_of,
@@ -278,8 +279,13 @@ def _prefetch(call: Call) -> str:
     )
     if not _outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
-        return around_batches(call) if reads else ""
+        return (around_batches(call) or _changed_in_step(call)) if reads else ""
     return _changed_between(call, datasets, kinds)
+
+
+def _changed_in_step(call: Call) -> str:
+    """Return that a step may change what pipelines read, which would read it earlier; "" if it may not."""
+    return step_changes(call, "what the pipeline reads", python_of(datasets_of(call.arguments)))
 
 
 def reads_on(call: Call) -> str:
@@ -424,15 +430,9 @@ def _reading(kinds: Iterable[str]) -> set[str]:
 
 
 def _compiled(call: Call) -> str:
-    model = call.model
-    if not model.built:
-        _traced(call)  # layers that are made there draw seeds
-    owners = _own_parts(model)
-    python = [
-        model.train_step,
-        model.loss,
-        *(getattr(each, name) for each in owners for name in methods_of(type(each))),
-    ]
+    if not call.model.built:
+        _traced(call, steps_of(call)[0])  # layers that are made there draw seeds
+    python = own_of_step(call)
     if name := _asks_whether_eager(python):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     if name := next(filter(None, map(_clock, reached(*python))), ""):
@@ -441,16 +441,25 @@ def _compiled(call: Call) -> str:
         return f"The step's Python may read files ({min(names)}), and would read them once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
+    step, *others = steps_of(call)
+    reason = _same_each_time(call, step, python)
+    for step in others if python else ():
+        with suppress(Exception):  # it may take other inputs
+            reason = reason or _same_each_time(call, step, python)
+    return reason or changing(call, "what the step's Python reads", python, set(), step=True)
+
+
+def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any]) -> str:
+    """Return that Python in a step does not do the same each time that it is traced; "" if it does."""
     with Watch(()) as making:
-        _traced(call)  # variables are made in the first
-    parts = [*model._flatten_layers(), getattr(model, "optimizer", None)]
-    with Watch([*python, *owners, *parts]) as watch:
-        first, second = _traced(call), _traced(call)
+        _traced(call, step)  # variables are made in the first
+    with Watch([*python, *parts_of(call.model)]) as watch:
+        first, second = _traced(call, step), _traced(call, step)
     if watch.found:
         return f"Python in the step {watch.found} each time, and would be run once."
     if first != second or making.drew or watch.drew:
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
-    return changing(call, "what the step's Python reads", [*python, *owners], set(), model=True)
+    return ""
 
 
 def _asks_whether_eager(python: Iterable[Any]) -> str:
@@ -477,18 +486,17 @@ def _fed(call: Call, python: Iterable[Any]) -> str:
 
 
 def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
-    """Return the kinds of operations in the step that a call makes; `tested`: also in that of evaluate, if any."""
-    found = {kind for kind, _ in _traced(call)}
-    if tested and (call.validates or call.script_names("evaluate")):
-        # Another step may take other inputs.
-        with suppress(TypeError, ValueError):
-            found |= {kind for kind, _ in _traced(call, call.model.test_step)}
+    """Return the kinds of operations in the step that a call makes; `tested`: also in the others of a script."""
+    step, *others = steps_of(call)
+    found = {kind for kind, _ in _traced(call, step)}
+    for step in others if tested else ():
+        with suppress(TypeError, ValueError):  # it may take other inputs
+            found |= {kind for kind, _ in _traced(call, step)}
     return found
 
 
-def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tuple[str, bytes]]:
-    """Return the operations and constants of the call's step, or another, that is traced anew, in any order."""
-    step = step or (call.model.train_step if call.trains else call.model.test_step)
+def _traced(call: Call, step: Callable[[Any], Any]) -> Counter[tuple[str, bytes]]:
+    """Return the operations and constants of a step that is traced anew, in any order."""
     specs = tf.nest.map_structure(tf.type_spec_from_value, call.batch)
     traced = tf.function(step, autograph=False).get_concrete_function(specs)
     return Counter(
@@ -499,16 +507,7 @@ def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tup
 
 def has_own_code(call: Call) -> bool:
     """Return whether the step may run code that is not Keras'."""
-    if _own_parts(call.model):
-        return True
-    loss = call.model.loss
-    return not (isinstance(loss, str) or loss is None or is_keras(loss))
-
-
-def _own_parts(model: Any) -> list[Any]:
-    """Return the model, its layers and its metrics, as far as their classes are not Keras'."""
-    layers = getattr(model, "_flatten_layers", lambda: model.layers)()
-    return [each for each in (model, *layers, *getattr(model, "metrics", ())) if not is_keras(each)]
+    return bool(own_of_step(call))
 
 
 def draws(kinds: Iterable[str], *, stateless: bool = False) -> bool:
@@ -560,7 +559,7 @@ def _parallel_map(call: Call) -> str:
         return _unused()
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = _outlives_epochs(call) or around_batches(call)
-    if reason := _reads_training(call) or (ahead and _prefetch(call)):
+    if reason := _reads_training(call) or (ahead and _prefetch(call)) or _changed_in_step(call):
         return reason
     found = [
         (dataset, [(function, _kinds(function)) for function in dataset._functions()])
@@ -640,6 +639,8 @@ def _loader_threads(call: Call) -> str:
         return "The loader has on_epoch_begin, which Keras calls when threads load the first batches already."
     if found := _live(call, [loader]):
         return f"The loader may read {found}, and would read it at another time."
+    if reason := step_changes(call, "what the loader reads", [loader]):
+        return reason
     names = _length_names(type(loader)) & _stored(type(loader))
     if names and not _keeps_length(loader, names):
         return f"The loader's length may change with {min(names)}, and its threads ask for it early."

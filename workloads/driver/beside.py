@@ -1,0 +1,84 @@
+"""What the script runs beside a part of a training, by which it may change what that part reads."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sys
+import threading
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.driver.call import Call
+from workloads.driver.callbacks import RUNNING, is_keras, methods_of
+from workloads.driver.changing import changes_of, own_code, shared
+from workloads.driver.own_step import metrics_of, own_of_step
+from workloads.driver.pipelines import datasets_of, python_of
+from workloads.driver.reached import is_own, reached
+
+
+def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, step: bool = False) -> str:
+    """Return that something of the script may change what a part of a training reads; "" if nothing may.
+
+    Args:
+        what: which reads `read`, for the message.
+        read: Python functions and objects.
+        names: by which code changes what is not in Python: files, variables.
+        step: that part is the step, which reads the model and its layers too.
+    """
+    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in RUNNING]
+    # Those of the script run beside the training.
+    for each in (*own, *threading.enumerate()):
+        kept = (value for key, value in vars(each).items() if key not in ("_model", "params"))
+        functions = (each for methods in methods_of(type(each)).values() for each in methods)
+        if found := changes_of([*kept, *functions], read, names, model=call.model if step else None):
+            name = (
+                f"thread {each.name}"
+                if isinstance(each, threading.Thread)
+                else f"callback {type(each).__name__}"
+            )
+            return f"The {name} may change between epochs {what}: by {found}."
+    for metric in metrics_of(call.model):
+        if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
+            return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
+    others = "" if step else step_changes(call, what, read)
+    return others or _changes(what, read, _between(call, read))
+
+
+def step_changes(call: Call, what: str, read: Sequence[Any]) -> str:
+    """Return that a step of the call may change what something reads; "" if it may not."""
+    return _changes(what, read, [("The step", own_of_step(call, whole=True))])
+
+
+def _changes(what: str, read: Sequence[Any], others: Iterable[tuple[str, list[Any]]]) -> str:
+    for name, starts in others:
+        used = {id(each): each for each in reached(*starts)}
+        if found := shared([*own_code(used.values())], used, read, but=()):
+            return f"{name} may change {what}: by {found}."
+    return ""
+
+
+def _between(call: Call, read: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what runs beside a step, with the functions from which its code is reached, but for `read`."""
+    for number in signal.valid_signals():
+        if inspect.isroutine(handler := signal.getsignal(number)):
+            yield f"The handler of {signal.Signals(number).name}", [handler]
+    for thread, frame in sys._current_frames().items():
+        if thread not in (threading.get_ident(), threading.main_thread().ident):
+            yield "A thread", [*_running(frame)]
+    left = {id(each) for each in read}
+    functions = python_of(datasets_of(call.arguments))
+    yield "Python in a pipeline", [each for each in functions if id(each) not in left]
+
+
+def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:
+    """Yield the functions of the script that a thread is in."""
+    while frame:
+        code, held = frame.f_code, frame.f_locals
+        if is_own(str(frame.f_globals.get("__name__"))) and held.keys() >= {*code.co_freevars}:
+            closure = tuple(types.CellType(held[name]) for name in code.co_freevars)
+            yield types.FunctionType(code, frame.f_globals, closure=closure)
+        frame = frame.f_back
