@@ -73,9 +73,13 @@ engine: ## install and start Docker if it is not running
 	@images/engine.sh
 
 .PHONY: test
-test: lint ## run all tests; installs what they need, including a Docker Engine
-	@tests/install.sh
+test: $(VENV)/installed-dev ## run all tests; installs what they need, including a Docker Engine
+	@$(MAKE) --no-print-directory --jobs 2 lint programs
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+.PHONY: programs
+programs:
+	@tests/install.sh
 
 .PHONY: quick
 quick: $(VENV)/installed-dev ## run the fast tests: no Docker, TensorFlow, browser or slow tests

@@ -53,7 +53,8 @@ WHOLE = notebook(
 def test_code_cells_in_order_are_the_script_and_lines_have_their_cells() -> None:
     text = script_of(WHOLE, PATH)
     assert [node.lineno for node in ast.parse(text).body] == [6, 7, 10]
-    assert [place("train.ipynb", text, line) for line in (6, 11)] == [
+    assert [place("train.ipynb", text, line) for line in (2, 6, 11)] == [
+        "train.ipynb, a Markdown cell, line 1",
         "train.ipynb, cell 1, line 2",
         "train.ipynb, cell 2, line 3",
     ], "numbered as In [n] after Run All: empty cells do not count"

@@ -48,6 +48,8 @@ def place(name: str, text: str, line: int) -> str:
             return f"{name}:{int(mark[1]) + line - index - 1}"
         if mark and name.endswith(NOTEBOOK):
             return f"{name}, cell {mark[1]}, line {max(1, line - index)}"
+        if lines[index - 1] == MARKDOWN and name.endswith(NOTEBOOK):
+            return f"{name}, a Markdown cell, line {max(1, line - index)}"
     return f"{name}:{line}"
 
 
