@@ -242,6 +242,13 @@ def test_remedies_that_fail_together_only_are_tuned_apart(compose):
     assert tuned(compose({A: [1.5], B: [1.3], AB: [1.9]}, failing={AB: "ValueError"})) == (A,)
 
 
+def test_what_gains_beside_some_readings_of_the_baseline_only_is_tried_too(compose):
+    """Which of them count is not known yet."""
+    events = compose({BASELINE: [1.0, 0.9], A: [1.5], C: [0.97]}, failing={C: "ValueError"})
+    reasons = {each["variant"]: each["reason"] for each in events if each["kind"] == "judged"}
+    assert reasons.keys() == {A, B, C} and "ValueError" in reasons[C]
+
+
 def test_a_script_that_fails_anyway_may_fail(compose):
     failing = dict.fromkeys((BASELINE, A), "IndexError: 50")
     assert tuned(compose({A: [1.5]}, failing=failing)) == (A,)

@@ -20,7 +20,6 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
-    RUN_EAGERLY,
     VARIABLE_PREFIX,
 )
 from workloads.variants import (
@@ -66,7 +65,6 @@ def with_params(played: Run, **params: bool) -> Run:
 @pytest.mark.parametrize(
     ("metrics", "cause"),
     [
-        ({RUN_EAGERLY: 1.0}, Cause.RUN_EAGERLY),
         ({CALLBACKS: 0.025}, Cause.CALLBACKS),
         ({CALLBACKS: 0.0001}, Cause.CALLBACKS),
         ({PYTHON_IN_STEP: 0.0}, Cause.KERAS_LOOP),
@@ -78,6 +76,11 @@ def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause)
     assert finding.cause is cause
     assert finding.share.median == pytest.approx(0.75, abs=0.02)
     assert finding.gain == pytest.approx(4.0, rel=0.1)
+
+
+def test_an_eager_step_is_the_cause_also_where_the_call_has_not_ended() -> None:
+    played = run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0)
+    assert first(with_params(played, run_eagerly=True)).cause is Cause.RUN_EAGERLY
 
 
 @pytest.mark.parametrize(
@@ -95,8 +98,8 @@ def test_time_between_calls_of_predict_is_not_that_of_training(params: dict[str,
 
 def test_without_callbacks_the_loop_of_keras_stays() -> None:
     played = run({"gpu0": {**FRAMEWORK, WITHOUT_FRAMEWORK: taking(15)}}, noise=0.001, min_accuracy=0)
-    for metrics, left_ms in (({CALLBACKS: 0.025}, 15), ({CALLBACKS: 0.025, RUN_EAGERLY: 1.0}, 10)):
-        finding = first(with_metrics(played, **metrics))
+    for eager, left_ms in ((False, 15), (True, 10)):
+        finding = first(with_params(with_metrics(played, **{CALLBACKS: 0.025}), run_eagerly=eager))
         assert finding.ablation.predicted.median == pytest.approx(40 / left_ms, rel=0.02)
 
 

@@ -381,6 +381,9 @@ def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, mess
     for limit, problem in ((1 << 19, "too large"), (1 << 21, "damaged")):
         with pytest.raises(StoreError, match=problem):
             unpack(packed_bytes(bytes(1 << 20)), max_bytes=limit)
+    longer = base64.b64encode(lzma.compress(document) + b"more").decode()
+    with pytest.raises(StoreError, match="truncated or too large"):
+        unpack(longer)
 
 
 @pytest.mark.slow

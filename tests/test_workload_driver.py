@@ -30,7 +30,6 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     LONGEST_MESSAGE,
     OPENED,
-    RUN_EAGERLY,
     Aim,
     Edit,
     EventWriter,
@@ -487,13 +486,13 @@ def job(
         wait_ns = round(value * 1e6 * waits) if name == CUSTOM_LOOP and waits is not None else -1
         window = {"index": 0, "start_ns": 0, "end_ns": round(value * 1e6), "steps": 1, "samples": 1}
         results.add({"kind": "window", "variant": name, **window, "wait_ns": wait_ns})
-    results.add({"kind": "metric", "variant": BASELINE, "name": RUN_EAGERLY, "value": float(eager)})
     results.add(
         {
             "kind": "variant",
             "variant": BASELINE,
             "params": {
                 "python_input": python, "batch_size": 32, "samples_per_epoch": samples, "validates": validates,
+                "run_eagerly": eager,
             },
         }
     )  # fmt: skip

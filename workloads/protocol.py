@@ -47,7 +47,7 @@ PYTHON_IN_STEP, CALLBACKS, RARE_CALLBACKS, RETRACING = (
 )
 # Seconds per step in the methods of a callback that Keras calls around epochs and validations; its class follows.
 EPOCH_CALLBACK_PREFIX = "epoch_callback_s:"
-RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
+BATCH_BYTES = "batch_bytes"
 # Bits in which most of the baseline's weights are used, and the elements of its largest trained variable, whose path
 # follows the prefix.
 COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"

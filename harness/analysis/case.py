@@ -57,6 +57,11 @@ class Case:
         return any(params.get("validates") is True for params in self._chosen())
 
     @property
+    def runs_eagerly(self) -> bool:
+        """Whether the script's steps run in Python."""
+        return any(params.get("run_eagerly") is True for params in self._chosen())
+
+    @property
     def prefetches(self) -> bool:
         """Whether the script's pipeline ends with a prefetch."""
         return any(params.get("prefetches") is True for params in self._chosen())

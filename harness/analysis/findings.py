@@ -39,7 +39,6 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RETRACING,
-    RUN_EAGERLY,
     WORTH,
 )
 from workloads.variants import (
@@ -280,7 +279,7 @@ def _stalled_share(case: Case) -> float | None:
 
 
 def _framework(case: Case, time: StepTime) -> Cause:
-    if case.metric(BASELINE, RUN_EAGERLY):
+    if case.runs_eagerly:
         return Cause.RUN_EAGERLY
     part_s = time.parts[Part.FRAMEWORK].median if Part.FRAMEWORK in time.parts else 0.0
     callbacks_s = case.metric(BASELINE, CALLBACKS)
@@ -439,7 +438,7 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     removed, total_s = time.share(*parts), time.total.median
     if parts == (Part.COPY,):
         return min(removed, 1.0 - removed)
-    if parts == (Part.FRAMEWORK,) and not case.metric(BASELINE, RUN_EAGERLY):
+    if parts == (Part.FRAMEWORK,) and not case.runs_eagerly:
         callbacks = (case.metric(BASELINE, CALLBACKS) or 0.0) / total_s
         baseline, loop = case.speed(BASELINE), case.speed(CUSTOM_LOOP)
         # Without them, the step waits for input that was prepared beside them.

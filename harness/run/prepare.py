@@ -146,7 +146,8 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     """
     if (path := printable(str(entry.path))) != str(entry.path):
         raise UsageError(
-            f"{path} has characters in its path that cannot be printed, or reorder others.", hint="Rename it."
+            f"{path} has characters in its path that cannot be printed, or reorder others.",
+            hint="Rename it, or use a locale of UTF-8: LC_ALL=C.UTF-8.",
         )
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):

@@ -170,7 +170,7 @@ def _content(text: str, max_bytes: int) -> bytes:
         content = decoder.decompress(base64.b64decode(text), max_length=max_bytes)
     except (binascii.Error, lzma.LZMAError, ValueError) as error:
         raise StoreError("The embedded run is damaged: it cannot be decompressed.", hint=_HINT) from error
-    if not decoder.eof:
+    if not decoder.eof or decoder.unused_data:
         raise StoreError("The embedded run is damaged: it is truncated or too large.", hint=_HINT)
     return content
 

@@ -15,23 +15,21 @@ import tensorflow as tf
 from workloads.driver.lasting import Watch
 from workloads.driver.pipelines import class_of, pipelines
 
-# Caches that take longer to fill are left to the first epoch.
-LONGEST_FILL_S = 40.0
 # How much of what lies before a cache is compared between two passes.
 _COMPARED, _COMPARED_S = 20_000, 2.0
 # How long what lies before a cache is read to see how fast it is; longer if nobody knows how much there is.
 _TRIED_S, _TRIED_UNKNOWN_S = 1.0, 5.0
 
 
-def fill_caches(dataset: tf.data.Dataset) -> float | None:
+def fill_caches(dataset: tf.data.Dataset, longest_s: float) -> float | None:
     """Read all caches of a pipeline to their ends once.
 
     Returns:
-        Seconds that it took; 0 without a cache, None if it would take longer than LONGEST_FILL_S.
+        Seconds that it took; 0 without a cache, None if it would take longer than `longest_s`.
     """
     with tf.device("CPU:0"):
         found = list(caches(dataset))
-        if sum(map(_projected_s, found)) > LONGEST_FILL_S:
+        if sum(map(_projected_s, found)) > longest_s:
             return None
         began = time.monotonic()
         for cache in found:

@@ -99,6 +99,20 @@ def candidates(fixes: Mapping[str, Fix], results: Results) -> list[str]:
     return sorted(gained, key=results.gain, reverse=True)
 
 
+def may_gain(fixes: Mapping[str, Fix], results: Results) -> list[str]:
+    """Return the remedies that gain if the slowest reading of the baseline and their fastest one are those that count.
+
+    Readings beside other programs may not count, of which a container knows nothing.
+    """
+    slowest = max((each.sample_s for each in results.timings(BASELINE)), default=0.0)
+    return [
+        name
+        for name, fix in fixes.items()
+        if fix.aim not in CHANGE_TRAINING
+        and any(each.sample_s * WORTH <= slowest for each in results.timings(name))
+    ]
+
+
 def joins(name: str, kept: Sequence[str]) -> bool:
     """Return whether a remedy can be added to others."""
     return not (name in _EITHER and _EITHER & set(kept))

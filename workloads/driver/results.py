@@ -15,7 +15,6 @@ from workloads.protocol import (
     EPOCH_CALLBACK_PREFIX,
     FILLING,
     FIRST_STEP,
-    RUN_EAGERLY,
     SAMPLES_TRAINED,
     read_events,
 )
@@ -180,7 +179,7 @@ class Results:
     @property
     def eager(self) -> bool:
         """Whether the baseline runs eagerly."""
-        return bool(self.metric(BASELINE, RUN_EAGERLY))
+        return self.params.get("run_eagerly") is True
 
     @property
     def callbacks(self) -> bool:

@@ -21,7 +21,7 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows, runs_eagerly
 from workloads.driver.counting import Counted
 from workloads.driver.epoch_ends import SHORT_EPOCHS, EpochEnds, counted_steps, end_s, validated_every
-from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
+from workloads.driver.first_epoch import fill_caches
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
@@ -41,7 +41,6 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
-    RUN_EAGERLY,
     SAMPLES_TRAINED,
     STEPS_PER_CALL,
     VARIABLE_PREFIX,
@@ -67,6 +66,8 @@ _ENDED = (
     "The input has ended, and measuring goes on longer and reads it several times: let it never end, or let it begin "
     "anew each time, as a function does that makes a new generator."
 )
+# Caches that take longer to fill are left to the first epoch.
+_LONGEST_FILL_S = {"smoke": 5.0, "others": 40.0}
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -296,7 +297,7 @@ def as_written(job: Job, call: Call) -> Any:
         around_epochs[type(callback).__name__].epochs_of(callback)
     stride = int(call.model.steps_per_execution)
     epoch = _counted(call, stride, whole=meter.full)
-    if call.is_pipeline and call.trains and not (meter.full or job.spec.steps):
+    if call.is_pipeline and call.trains and not meter.full:
         _begin_second_epoch(job, call)
     with in_python.python_functions():
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
@@ -323,7 +324,8 @@ def as_written(job: Job, call: Call) -> Any:
 def _begin_second_epoch(job: Job, call: Call) -> None:
     """Fill the caches of the call's pipeline, so that later epochs are measured; a training has one first epoch."""
     began = job.meter.clock()
-    took_s = fill_caches(call.arguments["x"])
+    longest_s = _LONGEST_FILL_S["smoke" if job.spec.steps else "others"]
+    took_s = fill_caches(call.arguments["x"], longest_s)
     if took_s == 0.0:
         return
     job.meter.phase(DATA, began)
@@ -335,7 +337,7 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
         return
     if took_s is None:
         job.events.warning(
-            f"Filling the pipeline's cache takes longer than {LONGEST_FILL_S:.0f} s, so the first epoch was measured. "
+            f"Filling the pipeline's cache takes longer than {longest_s:.0f} s, so the first epoch was measured. "
             "Later epochs read the cache."
         )
     elif took_s >= _SLOW_FIRST_EPOCH_S:
@@ -450,8 +452,8 @@ def _run_with(
     if losses and noted:
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
-    if seconds is not None and (steps := boundaries.steps_per_epoch):
-        _report_between(job, call, steps, seconds)
+    if (seconds is not None or call.fill_s) and (steps := boundaries.steps_per_epoch):
+        _report_between(job, call, steps, seconds or 0.0)
     return result, boundaries
 
 
@@ -539,10 +541,8 @@ def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
     """Write metrics of Python code in and around the baseline's steps."""
-    eager = runs_eagerly(model)
-    job.metric(RUN_EAGERLY, float(eager))
     measured: dict[str, float] = {}
-    if in_python.wrapped and not eager:
+    if in_python.wrapped and not runs_eagerly(model):
         measured[PYTHON_IN_STEP] = in_python.total_ns
     if in_callbacks.wrapped:
         measured |= {CALLBACKS: in_callbacks.total_ns, RARE_CALLBACKS: in_callbacks.rare_ns}

@@ -14,7 +14,7 @@ from workloads.cells import place
 from workloads.driver.edits import at_sites
 from workloads.driver.endings import Ending, difference, follows
 from workloads.driver.processes import Death, End, Processes
-from workloads.driver.remedies import candidates, joins, worth_trying
+from workloads.driver.remedies import candidates, joins, may_gain, worth_trying
 from workloads.driver.results import Results, ResultsFile
 from workloads.protocol import TOLERANCE, WORTH, Aim, EventWriter, Spec
 from workloads.variants import BASELINE, FIX, FIXES, MODEL_ONLY, TUNED, measures_speed, refused, together
@@ -109,6 +109,9 @@ class Trial:
             self._tune()
         if self._doubtful():
             self._read(())
+        if FIXES in spec.variants:
+            for name in may_gain(spec.fixes, self._file.read()):
+                self._holds((name,))
         return self._file.read()
 
     def _run(self, task: Task) -> Results:
