@@ -62,7 +62,7 @@ class Watch:
         self._before = _contents(self._starts)
         self._states = _random_states()
         self._streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = (_Heard(each, self) for each in self._streams)
+        sys.stdout, sys.stderr = (each and _Heard(each, self) for each in self._streams)
         self._records = _Records(self)
         logging.getLogger().addHandler(self._records)
         _watching.append(self)
