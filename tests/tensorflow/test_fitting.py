@@ -584,6 +584,9 @@ CASES = [
             ("import functools\nkept = functools.lru_cache(lambda n: n + 1)", "kept(int(a[0]))"),
             ("import io\nkept = io.BytesIO()\nnp.savez(kept, n=x)\nkept.seek(0)\nkept = np.load(kept)", "kept['n']"),
             ("import re, struct\nkept = re.compile('a'), struct.Struct('q'), threading.Lock()", "kept[0].match('b')"),
+            ("import dataclasses\n@dataclasses.dataclass\nclass Row:\n    n: int = 1\nkept = Row()", "kept.n"),
+            ("class Row(dict): __getattr__ = dict.__getitem__\nkept = Row(n=1)", "kept.n"),
+            ("import multiprocessing, json\nkept = multiprocessing.Lock(), json.JSONDecoder()", "kept[1].decode('1')"),
             ("from PIL import Image\nkept = Image.new('RGB', (8, 8))", "kept.resize((4, 4))"),
         )
     ),

@@ -28,7 +28,7 @@ from workloads.driver.reached import PLAIN, closure_of, codes, is_of_tensorflow,
 
 # Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances; of what
 # objects hold, so many levels and so many objects.
-_LOOKED_AT, _BYTES_LOOKED_AT, _LEVELS, _MOST = 1 << 16, 1 << 26, 50, 1 << 20
+_LOOKED_AT, _BYTES_LOOKED_AT, _LEVELS, _MOST = 1 << 16, 1 << 26, 50, 1 << 18
 _ATOMS = {int, float, complex, bool, str, bytes, type(None)}  # whose repr needs no look into them
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
@@ -224,7 +224,8 @@ class _Reading:
             case types.ModuleType() if is_own(thing.__name__):
                 yield from vars(thing).items()
             case type() if is_own(thing.__module__):
-                yield from ((f"{thing.__name__}.{name}", value) for name, value in [*vars(thing).items()])
+                own = [(name, value) for name, value in vars(thing).items() if not name.startswith("__")]
+                yield from ((f"{thing.__name__}.{name}", value) for name, value in own)
             case _ if is_own(type(thing).__module__):
                 yield from self._attributes(thing)
             case types.ModuleType() | type():
@@ -258,6 +259,7 @@ class _Reading:
         if id(value) in self._seen or not levels or len(self._seen) > _MOST:
             return kind.__name__
         self._seen[id(value)] = value
+        value = dict(value) if kind is types.MappingProxyType else value
         if isinstance(value, (dict, list, tuple, deque)):
             parts = value.items() if isinstance(value, dict) else value
             some = itertools.islice(parts, 0, None, max(1, len(value) // _LOOKED_AT))

@@ -47,7 +47,7 @@ def own_of_step(call: Call, *, whole: bool = False) -> list[Any]:
     given = [*tf.nest.flatten(getattr(model, "loss", None)), *metrics_of(model)]
     # Activations, schedules and the like.
     held = [value for part in (*parts, *given) for value in getattr(part, "__dict__", {}).values()]
-    functions = [each for each in (*held, *given) if is_own_function(each) or is_of_script(each)]
+    functions = [each for each in (*held, *given) if is_of_script(each) or is_own_function(each)]
     steps = [each for each in steps_of(call) if is_own_function(each)]
     return [*found, *steps, *functions, *(each for each in parts if not is_keras(each))]
 

@@ -37,10 +37,15 @@ _FIXED = (
     classmethod, range, slice, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, np.dtype, logging.Logger,
     logging.Handler, threading.Thread,
 )  # fmt: skip
+_CHANGING = (dict, list, set, deque, np.ndarray)
+# Class -> whether its objects may change.
+_kinds: dict[type, bool] = {}
 # Packages in whose objects nothing changes for a script: locks, caches of abstract classes, formats, HDF5.
-_FIXED_IN = {"workloads", "_thread", "_abc", "_ctypes", "_struct", "h5py"}
+_FIXED_IN = {"workloads", "_thread", "_multiprocessing", "_abc", "_ctypes", "_struct", "_json", "h5py"}
 # Those whose variables, layers and pipelines are looked at otherwise.
 _TENSORFLOW = {"tensorflow", "keras"}
+# Things that have code, and where.
+_CODE = {types.FunctionType: "__code__", types.GeneratorType: "gi_code"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
@@ -52,6 +57,7 @@ def reached(*starts: Any) -> Iterator[Any]:
     the script's classes lead to the attributes and methods that a function named; libraries are not looked into.
     """
     waiting, seen, named = [*starts], dict[int, Any](), {*_UNNAMED}
+    owners, asked = list[Any](), set[str]()
     while waiting and len(seen) < _MOST:
         thing = waiting.pop()
         if id(thing) not in seen:
@@ -59,10 +65,12 @@ def reached(*starts: Any) -> Iterator[Any]:
             yield thing
             named |= _attributes(thing)
             waiting += _next(thing)
-        if not waiting:
-            owners = [each for each in seen.values() if is_of_script(each)]
-            found = [_attribute(each, name) for each in owners for name in named]
-            waiting += [each for each in found if id(each) not in seen]
+            if is_of_script(thing):
+                owners.append(thing)
+                waiting += [_attribute(thing, name) for name in asked]
+        if not waiting and (new := named - asked):
+            asked |= new
+            waiting += [_attribute(each, name) for each in owners for name in new]
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -103,13 +111,15 @@ def _next(thing: Any) -> Iterable[Any]:
         return (thing._generator,)
     held = vars(thing).values() if kind in _HOLDING else ()
     classes = (type(thing),) if is_of_script(thing) else ()
-    return (getattr(thing, "__wrapped__", None), *held, *classes)
+    return (inspect.getattr_static(thing, "__wrapped__", None), *held, *classes)
 
 
 def _attributes(thing: Any) -> set[str]:
     """Return the names of attributes that code of the script uses, also as text; none of other things."""
-    code = getattr(thing, "__code__", None) or getattr(thing, "gi_code", None)
-    if not inspect.iscode(code) or str(code.co_filename).startswith(_LIBRARIES):
+    if isinstance(thing, types.MethodType):
+        thing = thing.__func__
+    code = next((getattr(thing, name) for kind, name in _CODE.items() if isinstance(thing, kind)), None)
+    if code is None or str(code.co_filename).startswith(_LIBRARIES):
         return set()
     texts = {each for part in codes(code) for each in part.co_consts if isinstance(each, str)}
     return texts.union(*(part.co_names for part in codes(code)))
@@ -122,15 +132,15 @@ def is_of_script(thing: Any) -> bool:
 
 def may_change(thing: Any) -> bool:
     """Return whether a thing is one that code may change, and not one of TensorFlow, whose state is seen otherwise."""
-    kind = type(thing)
-    if (
-        isinstance(thing, (dict, list, set, deque, np.ndarray))
-        or kind is threading.local
-        or is_own(kind.__module__)
-    ):
-        return True
-    # Of its class, as some objects of libraries do not tell it.
-    return not (issubclass(kind, (*PLAIN, *_FIXED)) or _package(kind) in _FIXED_IN or is_of_tensorflow(kind))
+    kind = type(thing)  # as some objects of libraries do not tell it
+    if kind not in _kinds:
+        _kinds[kind] = is_own(kind.__module__) or issubclass(kind, _CHANGING) or not _is_fixed(kind)
+    return _kinds[kind]
+
+
+def _is_fixed(kind: type) -> bool:
+    known = issubclass(kind, (*PLAIN, *_FIXED)) or _package(kind) in _FIXED_IN
+    return (known and kind is not threading.local) or is_of_tensorflow(kind)
 
 
 def is_of_tensorflow(kind: type) -> bool:
