@@ -128,8 +128,11 @@ loader = Loader()
 """
 
 
-def loader(body: str) -> str:
-    return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
+def loader(body: str, before: str = "") -> str:
+    return f"{HEAD}{PLAIN}{before}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
+
+
+WEAKLY = "import weakref\nopts = weakref.WeakValueDictionary(o=model.optimizer)\n"
 
 
 def sized(end: str) -> str:
@@ -594,6 +597,7 @@ CASES = [
         ("cache", between(made, changes, reads), fits)
         for made, changes, reads, fits in (
             ("class Level: n = 1.0", "Level.n = 2.0", "Level.n", False),
+            ("class Level: n = 1.0\nkept = {'k': Level}", "getattr(kept, 'get')('k').n = 2.0", "Level.n", False),
             ("import argparse\nkept = argparse.Namespace(n=1.0, m=1)", "kept.n = 2.0", "kept.n", False),
             ("import argparse\nkept = argparse.Namespace(n=1.0, m=1)", "self.n = kept.m", "kept.n", True),
             ("import os\nos.environ['N'] = '1'", "os.environ['N'] = '2'", "float(os.environ['N'])", False),
@@ -606,6 +610,11 @@ CASES = [
             ("kept = np.ones(1)", "self.n = kept; self.n *= 0.5", "kept[0]", False),
         )
     ),
+    ("compiled", eager("scale = 1.0 + len(self.history.epoch) // 99 if hasattr(self, 'history') else 1.0"), False),
+    ("compiled", eager("scale = 1.0 + kept.wait", "kept = keras.callbacks.EarlyStopping()\n"), False),
+    ("steps-per-execution", loader("return x[:8] * (opts['o'].iterations > -1), y[:8]", WEAKLY), False),
+    ("steps-per-execution", loader("return x[:8] * (globals()['model'].optimizer.iterations > -1), y[:8]"), False),
+    ("steps-per-execution", loader("return x[:8] * (time.time() > 0), y[:8]"), True),
     ("prefetch", beside(stepping("kept['n'] += 1"), network="Net", after=".prefetch(2)"), False),
     ("prefetch", beside(stepping("self.n = 1"), network="Net", after=".prefetch(2)"), True),
     ("parallel-map", beside(stepping("kept['n'] += 1"), network="Net").replace("map(step)", "map(step, 8)"), False),

@@ -142,6 +142,10 @@ def shared(
     left = {id(each) for each in but}
     both_use = [each for each in others if id(each) in found.keys() - left]
     elsewhere = {name for part in code for name in _stored(part, own=False)}
+    # A module, or a class, of the script may be reached in any way.
+    owners = (each for each in others if isinstance(each, (types.ModuleType, type)) and _is_of_script(each))
+    if both := elsewhere.intersection(names, *[{name for each in owners for name in vars(each)}]):
+        return min(both)
     any_name = not _SETTING.isdisjoint(name for part in code for name in part.co_names)
     items = any(map(_sets_items, code))
     in_place = {step.argrepr for step in steps if step.opname == "BINARY_OP" and step.argrepr.endswith("=")}
@@ -160,6 +164,10 @@ def shared(
         if changed and _is_kept(each):
             return f"a {type(each).__name__}"
     return ""
+
+
+def _is_of_script(owner: types.ModuleType | type) -> bool:
+    return is_own(owner.__name__ if isinstance(owner, types.ModuleType) else owner.__module__)
 
 
 def _is_kept(thing: Any) -> bool:

@@ -143,7 +143,15 @@ def _steps_per_execution(call: Call) -> str:
             return (
                 f"{name} is {call.arguments[name]}, and Keras would round it up to whole calls of {per_call}."
             )
-    return _read_output(call) or around_batches(call)
+    return _read_output(call) or around_batches(call) or _input_reads_training(call)
+
+
+def _input_reads_training(call: Call) -> str:
+    """Return that Python of an input may read what training changes, where steps follow each other otherwise."""
+    given = call.arguments.get("x")
+    own = [] if given is None or isinstance(given, (tf.data.Dataset, np.ndarray, tf.Tensor)) else [given]
+    found = _live(call, [*own, *python_of(datasets_of(call.arguments))], clock=False)
+    return f"The input may read {found}, and would read it at another time." if found else ""
 
 
 def _working_beside(call: Call) -> str:
@@ -313,15 +321,15 @@ def _reads_training(call: Call) -> str:
     return ""
 
 
-def _live(call: Call, starts: Iterable[Any]) -> str:
-    """Return what of a training or the clock Python code may use; "" if it uses none of them."""
+def _live(call: Call, starts: Iterable[Any], *, clock: bool = True) -> str:
+    """Return what of a training, or the clock, Python code may use; "" if it uses none of them."""
     is_part = _part_of_training(call)
     for thing in reached(*starts):
         if isinstance(thing, tf.Variable):
             return "a tf.Variable"
         if is_part(thing):
             return f"a {type(thing).__name__}, which training changes"
-        if name := _clock(thing):
+        if clock and (name := _clock(thing)):
             return f"the time ({name})"
     return ""
 
@@ -437,6 +445,10 @@ def _compiled(call: Call) -> str:
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     if name := next(filter(None, map(_clock, reached(*python))), ""):
         return f"The step's Python may read the time ({name}), and would read it once."
+    kept = next((each for each in reached(*python) if isinstance(each, tf.keras.callbacks.Callback)), None)
+    if kept is not None or "history" in names_in(reached(*python)):
+        name = "History" if kept is None else type(kept).__name__
+        return f"The step's Python may read a {name}, which changes, and would read it once."
     if names := _LOOKING & names_in(reached(*python)):
         return f"The step's Python may read files ({min(names)}), and would read them once."
     if name := _fed(call, python):

@@ -16,7 +16,7 @@ import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import packages_distributions
 from pathlib import PurePath
 from typing import Any
@@ -27,7 +27,10 @@ _MOST = 20_000
 _LIBRARIES = tuple({sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")})
 # Classes of libraries whose objects hold what is the script's; those that only have attributes.
 NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_HOLDING = {"EagerFunc", "SimpleNamespace", "Namespace", "UserDict", "UserList", "ChainMap"}
+_HOLDING = {
+    "EagerFunc", "SimpleNamespace", "Namespace", "UserDict", "UserList", "ChainMap", "WeakSet", "WeakValueDictionary",
+    "WeakKeyDictionary",
+}  # fmt: skip
 # What nobody changes, or what is looked at by itself.
 PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
 _FIXED = (
@@ -46,6 +49,8 @@ _FIXED_IN = {"workloads", "_thread", "_multiprocessing", "_abc", "_ctypes", "_st
 _TENSORFLOW = {"tensorflow", "keras"}
 # Things that have code, and where.
 _CODE = {types.FunctionType: "__code__", types.GeneratorType: "gi_code"}
+# Names by which code may use any of its variables.
+_ANY = {"globals", "eval", "exec"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
@@ -80,38 +85,51 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _next(thing: Any) -> Iterable[Any]:
-    match thing:
-        case dict():
-            return [*thing.keys(), *thing.values()]
-        case list() | tuple() | set() | frozenset() | deque():
-            return [*thing]
-        case functools.partial():
-            return (thing.func, *thing.args, *thing.keywords.values())
-        case types.MethodType():
-            return (thing.__self__, thing.__func__)
-        case types.FunctionType():
-            own = _named(thing.__code__, thing.__globals__) if is_own(thing.__module__) else ()
-            return [
-                *(value for _, value in closure_of(thing)),
-                *(thing.__defaults__ or ()),
-                *(thing.__kwdefaults__ or {}).values(),
-                *own,
-            ]
-        case types.GeneratorType(gi_frame=frame) if frame:
-            own = _named(thing.gi_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
-            return [*frame.f_locals.values(), *own]
-        case types.BuiltinFunctionType() | types.MethodWrapperType():
-            return () if isinstance(thing.__self__, types.ModuleType) else (thing.__self__,)
-        case staticmethod() | classmethod():
-            return (thing.__func__,)
-        case property():
-            return (thing.fget,)
+    for kinds, inside in _INSIDE.items():
+        if isinstance(thing, kinds):
+            return inside(thing)
     kind = type(thing).__name__
     if kind == "_GeneratorState":  # and not its iterators, which end
         return (thing._generator,)
     held = vars(thing).values() if kind in _HOLDING else ()
     classes = (type(thing),) if is_of_script(thing) else ()
     return (inspect.getattr_static(thing, "__wrapped__", None), *held, *classes)
+
+
+def _of_function(function: types.FunctionType) -> Iterable[Any]:
+    return [
+        *(value for _, value in closure_of(function)),
+        *(function.__defaults__ or ()),
+        *(function.__kwdefaults__ or {}).values(),
+        *(_named(function.__code__, function.__globals__) if is_own(function.__module__) else ()),
+    ]
+
+
+def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Iterable[Any]:
+    frame = generator.gi_frame
+    if frame is None:
+        return ()
+    own = is_own(frame.f_globals["__name__"])
+    return [*frame.f_locals.values(), *(_named(generator.gi_code, frame.f_globals) if own else ())]
+
+
+def _of_builtin(method: Any) -> Iterable[Any]:
+    return () if isinstance(method.__self__, types.ModuleType) else (method.__self__,)
+
+
+# Classes -> what is inside of their objects.
+_INSIDE: Mapping[Any, Callable[[Any], Iterable[Any]]] = {
+    dict: lambda each: [*each.keys(), *each.values()],
+    (list, tuple, set, frozenset, deque): list,
+    functools.partial: lambda each: (each.func, *each.args, *each.keywords.values()),
+    types.MethodType: lambda each: (each.__self__, each.__func__),
+    types.FunctionType: _of_function,
+    types.GeneratorType: _of_generator,
+    (types.BuiltinFunctionType, types.MethodWrapperType): _of_builtin,
+    (staticmethod, classmethod): lambda each: (each.__func__,),
+    property: lambda each: (each.fget,),
+    weakref.ref: lambda each: (each(),),
+}
 
 
 def _attributes(thing: Any) -> set[str]:
@@ -184,7 +202,9 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _named(code: types.CodeType, variables: dict[str, Any]) -> Iterator[Any]:
-    """Yield what code names: global variables, and attributes of modules among them."""
+    """Yield what code names: global variables, all of them if it may name any, and attributes of modules among them."""
+    if _ANY.intersection(name for part in codes(code) for name in part.co_names):
+        yield from variables.values()
     last: Any = None
     for step in (step for part in codes(code) for step in dis.get_instructions(part)):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
