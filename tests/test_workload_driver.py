@@ -350,6 +350,15 @@ def test_a_failure_is_one_sentence_and_what_to_try(
     assert "\n" not in str(caught.value)
 
 
+def test_children_may_become_other_programs(run: Run) -> None:
+    text = (
+        "import os\nchild = os.fork()\nif child == 0:\n    os.execvp('sh', ['sh', '-c', 'exit 5'])\n"
+        "seen['code'] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "seen['spawned'] = os.spawnlp(os.P_WAIT, 'sh', 'sh', '-c', 'exit 7')\n"
+    )
+    assert {**run(text)} == {"code": 5, "spawned": 7}
+
+
 def test_links_to_files_of_the_kernel_stay_links(tmp_path: Path, run: Run) -> None:
     (tmp_path / "home").mkdir()
     for name, target in {"kernel": "/proc", "pages": "/proc/self/pagemap", "devices": "/sys"}.items():

@@ -162,8 +162,12 @@ def caveats(run: Run, cases: Sequence[CaseResult], beside: Disturbed) -> tuple[C
 def _setup(run: Run) -> Iterator[Caveat]:
     changed = run.manifest.options.fixed_params
     for workload in run.workloads:
-        names = {name.casefold() for name in workload.params}
-        own = [f"{name}={value}" for name, value in changed.items() if name.casefold() in names]
+        before = {name.casefold(): value for name, value in workload.params.items()}
+        own = [
+            f"{name}={value}"
+            for name, value in changed.items()
+            if str(before.get(name.casefold(), value)) != str(value)
+        ]
         if own and workload.published:
             yield Caveat(kind=CaveatKind.PARAMETERS, workload=workload.name, text=", ".join(own))
     for data in run.manifest.data:

@@ -15,6 +15,7 @@ import ctypes
 import os
 import re
 import select
+import shlex
 import shutil
 import struct
 import sys
@@ -80,7 +81,7 @@ def run(
     process, path = getpid(), _scratch(script)
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.names_for(script.text), **names})
-    os.execv = os.execve = _replaced()  # type: ignore[assignment]
+    os.execv, os.execve = _replaced(os.execv), _replaced(os.execve)  # type: ignore[assignment]
     os.setpgrp = _leading(os.setpgrp)
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     _note_variables()
@@ -274,13 +275,17 @@ def _of_variables() -> str:
     return f"If it needs variables of this shell, pass them: {given}." if given else ""
 
 
-def _replaced() -> Callable[..., None]:
-    """Return what tells a script that would go on as another program what to do instead."""
-    before = {**os.environ}
+def _replaced(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return what tells a script that would go on as another program what to do instead; its children may."""
+    before, process = {**os.environ}, getpid()
 
     def replaced(*args: Any) -> None:
+        if getpid() != process:
+            function(*args)
         new = args[2] if len(args) > 2 else os.environ
-        chosen = [f"--env {name}={value}" for name, value in new.items() if value != before.get(name)]
+        chosen = [
+            f"--env {name}={shlex.quote(value)}" for name, value in new.items() if value != before.get(name)
+        ]
         raise ScriptError(
             "The script replaces its process by another, which cannot be measured. "
             + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
