@@ -445,10 +445,10 @@ def _compiled(call: Call) -> str:
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     if name := next(filter(None, map(_clock, reached(*python))), ""):
         return f"The step's Python may read the time ({name}), and would read it once."
-    kept = next((each for each in reached(*python) if isinstance(each, tf.keras.callbacks.Callback)), None)
-    if kept is not None or "history" in names_in(reached(*python)):
-        name = "History" if kept is None else type(kept).__name__
-        return f"The step's Python may read a {name}, which changes, and would read it once."
+    kept = (type(each).__name__ for each in reached(*python) if isinstance(each, tf.keras.callbacks.Callback))
+    # What Keras' callbacks set of a model.
+    if name := next(kept, "") or min({"history", "stop_training"} & names_in(reached(*python)), default=""):
+        return f"The step's Python may read {name}, which training changes, and would read it once."
     if names := _LOOKING & names_in(reached(*python)):
         return f"The step's Python may read files ({min(names)}), and would read them once."
     if name := _fed(call, python):
