@@ -16,13 +16,13 @@ GENERATE = """
 import sys
 from pathlib import Path
 from harness.data.datasets import ensure_data
-from harness.errors import DataError
+from harness.errors import StoreError
 from harness.progress import Silent
 from harness.model.workload import Data
 data = Data(name="x", shape=(64, 64, 3), classes=4, train=1000, test=100, kind=sys.argv[2])
 try:
     ensure_data(data, Path(sys.argv[1]), "procedural", 1, Silent())
-except DataError as error:
+except StoreError as error:
     print(error)
 print(*[path for path in Path(sys.argv[1]).rglob(".*") if "lock" not in path.name and path.name != ".content"])
 """
