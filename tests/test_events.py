@@ -1,6 +1,8 @@
+import errno
 import io
 import math
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from harness.run import events
 from harness.run.events import EventLog, EventTail, read_log
 from harness.run.outcome import End, outcome
 from harness.untrusted import printable, sanitized
+from tests.commands import output_of
 from tests.fakes import error_line, good_events, line, start_line, window_line
 from workloads.protocol import LONGEST_REASON, NO_GPU_EXIT, EventWriter, ProtocolError
 from workloads.variants import BASELINE, TUNED
@@ -297,3 +300,17 @@ def test_harmless_characters_stay_and_numbers_are_bounded():
     assert sanitized("\ud800", verbatim=True) == "?"
     assert printable("a\u202eb\u2066\x07") == "a\ufffdb\ufffd\ufffd"
     assert sanitized([1e308, -1e308, 5e-324, 1.5]) == [1e100, -1e100, 0.0, 1.5]
+
+
+def test_without_free_descriptors_there_is_an_error_and_no_wait_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    code = (
+        "import os, resource, sys, pathlib\nfrom harness.run.events import EventTail\n"
+        "tail = EventTail(pathlib.Path(sys.argv[1]))\nprint(tail.read())\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "try:\n    tail.read()\nexcept OSError as error:\n    print(error.errno)\n"
+    )
+    assert output_of(sys.executable, "-c", code, str(tmp_path / "events.jsonl")).split() == [
+        "[]",
+        str(errno.EMFILE),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -262,7 +263,9 @@ class EventTail:
             with open_regular(self.path, follow=False) as file:
                 file.seek(self.offset)
                 chunk = file.read(MAX_BYTES)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # else it would wait for ever
             return []
         complete = chunk[: chunk.rfind(b"\n") + 1]
         self.offset += len(complete)

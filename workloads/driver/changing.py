@@ -130,40 +130,59 @@ def shared(
     """
     if not changes_any(code):
         return ""
-    steps = [step for part in code for step in dis.get_instructions(part)]
     others = [*reached(*read)]
     names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
              for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
-    stored = {str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")}
-    if both := stored & names:
-        return min(both)
-    if "environ" in names and any("environ" in part.co_names and _sets_items(part) for part in code):
-        return "environ"
-    left = {id(each) for each in but}
-    both_use = [each for each in others if id(each) in found.keys() - left]
-    elsewhere = {name for part in code for name in _stored(part, own=False)}
+    changes = _Changes(code)
     # A module, or a class, of the script may be reached in any way.
     owners = (each for each in others if isinstance(each, (types.ModuleType, type)) and _is_of_script(each))
-    if both := elsewhere.intersection(names, *[{name for each in owners for name in vars(each)}]):
+    attributes = changes.attributes.intersection(name for each in owners for name in vars(each))
+    if both := names & (changes.variables | attributes | changes.environment):
         return min(both)
-    any_name = not _SETTING.isdisjoint(name for part in code for name in part.co_names)
-    items = any(map(_sets_items, code))
-    in_place = {step.argrepr for step in steps if step.opname == "BINARY_OP" and step.argrepr.endswith("=")}
-    for each in both_use:
-        changed = items or any(isinstance(each, kind) and in_place & ops for kind, ops in _CONTAINERS.items())
-        if isinstance(each, _OWNERS) or is_of_script(each):
-            own = (part for part in _methods(each) if id(part) in found)
-            set_ = elsewhere.union(*(_stored(part.__code__, own=True) for part in own))
-            known = set_ if is_of_script(each) else set_ & getattr(each, "__dict__", {}).keys()
+    left = {id(each) for each in but}
+    both_use = (each for each in others if id(each) in found.keys() - left)
+    return next(filter(None, (changes.of(each, found, names) for each in both_use)), "")
+
+
+class _Changes:
+    """What code may change of what it reaches.
+
+    Attributes:
+        variables: which it sets of a module, or of a function around it.
+        attributes: which it sets of anything but its first argument.
+        environment: {"environ"} if it sets variables of the process.
+    """
+
+    def __init__(self, code: Sequence[types.CodeType]) -> None:
+        steps = [step for part in code for step in dis.get_instructions(part)]
+        self.variables = {
+            str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")
+        }
+        self.attributes = {name for part in code for name in _stored(part, own=False)}
+        setting = any("environ" in part.co_names and _sets_items(part) for part in code)
+        self.environment = {"environ"} if setting else set[str]()
+        self._any_attribute = not _SETTING.isdisjoint(name for part in code for name in part.co_names)
+        self._items = any(map(_sets_items, code))
+        self._in_place = {step.argrepr for step in steps if step.opname == "BINARY_OP"}
+
+    def of(self, thing: Any, found: Mapping[int, Any], names: set[str]) -> str:
+        """Return what it may change of a thing that other code reads too, which has these names; "" if nothing."""
+        container = isinstance(thing, tuple(_CONTAINERS))
+        changed = self._items or any(
+            isinstance(thing, kind) and self._in_place & ops for kind, ops in _CONTAINERS.items()
+        )
+        if isinstance(thing, _OWNERS) or is_of_script(thing):
+            own = (method for method in _methods(thing) if id(method) in found)
+            set_ = self.attributes.union(*(_stored(method.__code__, own=True) for method in own))
+            known = set_ if is_of_script(thing) else set_ & getattr(thing, "__dict__", {}).keys()
             if both := known & names:
                 return min(both)
-            held = changed and isinstance(each, tuple(_CONTAINERS))
-            changed = held or (any_name and not isinstance(each, types.ModuleType))
-        elif elsewhere and not isinstance(each, tuple(_CONTAINERS)):
-            changed = True
-        if changed and _is_kept(each):
-            return f"a {type(each).__name__}"
-    return ""
+            changed = (changed and container) or (
+                self._any_attribute and not isinstance(thing, types.ModuleType)
+            )
+        elif not container:
+            changed = changed or bool(self.attributes)
+        return f"a {type(thing).__name__}" if changed and _is_kept(thing) else ""
 
 
 def _is_of_script(owner: types.ModuleType | type) -> bool:
