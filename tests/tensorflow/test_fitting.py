@@ -567,6 +567,7 @@ CASES = [
             ("kept = np.random.default_rng(1).random", "kept()"),
             ("kept = [].append", "kept(1)"),
             ("kept = zip(range(9999), range(9999))", "next(kept)"),
+            ("kept = map(str, range(9999))", "next(kept)"),
             ("kept = iter(tf.data.Dataset.range(9999))", "next(kept)"),
             ("kept = tf.random.Generator.from_seed(1)", "kept.uniform([])"),
             ("kept = tf.queue.FIFOQueue(9999, 'float32')", "kept.enqueue(1.0)"),

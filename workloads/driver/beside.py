@@ -77,7 +77,7 @@ def _between(call: Call, read: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
 def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:
     """Yield the functions of the script that a thread is in."""
     while frame:
-        code, held = frame.f_code, frame.f_locals
+        code, held = frame.f_code, dict(frame.f_locals)
         if is_own(str(frame.f_globals.get("__name__"))) and held.keys() >= {*code.co_freevars}:
             closure = tuple(types.CellType(held[name]) for name in code.co_freevars)
             yield types.FunctionType(code, frame.f_globals, closure=closure)

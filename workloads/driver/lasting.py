@@ -290,7 +290,7 @@ class _Reading:
                 return value.cache_info().currsize, sorted(kept)  # their order is that of their last use
             if inspect.isgenerator(value):
                 frame = value.gi_frame
-                return frame and (frame.f_lasti, self._of(frame.f_locals, levels))
+                return frame and (frame.f_lasti, self._of(dict(frame.f_locals), levels))
             with suppress(Exception):
                 return _of_kind(value)
             told = _told(value)

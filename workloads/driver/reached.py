@@ -32,12 +32,14 @@ _HOLDING = {
     "WeakKeyDictionary",
 }  # fmt: skip
 # What nobody changes, or what is looked at by itself.
-PLAIN = (numbers.Number, str, bytes, datetime.date, datetime.time, datetime.timedelta, type(None), type(...))
+PLAIN = (
+    numbers.Number, str, bytes, range, slice, datetime.date, datetime.time, datetime.timedelta, type(None), type(...),
+)  # fmt: skip
 _FIXED = (
     types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias, property, staticmethod,
-    classmethod, range, slice, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, np.dtype, logging.Logger,
+    classmethod, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, np.dtype, logging.Logger,
     logging.Handler, threading.Thread,
 )  # fmt: skip
 _CHANGING = (dict, list, set, deque, np.ndarray)
