@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.callbacks import RUNNING, is_keras, methods_of
+from workloads.driver.callbacks import methods_of, own_callbacks
 from workloads.driver.changing import changes_of, own_code, shared
 from workloads.driver.own_step import metrics_of, own_of_step
 from workloads.driver.pipelines import datasets_of, python_of
@@ -29,9 +29,8 @@ def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, ste
         names: by which code changes what is not in Python: files, variables.
         step: that part is the step, which reads the model and its layers too.
     """
-    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in RUNNING]
-    # Those of the script run beside the training.
-    for each in (*own, *threading.enumerate()):
+    # Threads of the script run beside the training.
+    for each in (*own_callbacks(call), *threading.enumerate()):
         kept = (value for key, value in vars(each).items() if key not in ("_model", "params"))
         functions = (each for methods in methods_of(type(each)).values() for each in methods)
         if found := changes_of([*kept, *functions], read, names, model=call.model if step else None):

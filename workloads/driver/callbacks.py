@@ -24,7 +24,7 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 # What a callback is given to act once an epoch, and not every so many batches.
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
-RUNNING = ("LambdaCallback", "LearningRateScheduler")
+_RUNNING = ("LambdaCallback", "LearningRateScheduler")
 
 
 def around_batches(call: Call) -> str:
@@ -55,6 +55,11 @@ def reads_params(call: Call) -> str:
     return next((each.__name__ for each in own if "params" in _names(each)), "")
 
 
+def own_callbacks(call: Call) -> list[Any]:
+    """Return the callbacks of a call that run code of the script."""
+    return [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in _RUNNING]
+
+
 def methods_of(kind: type) -> dict[str, list[types.FunctionType]]:
     """Return the methods of a class that are the script's, but for the one that makes an object."""
     found: dict[str, list[types.FunctionType]] = {}
@@ -81,7 +86,7 @@ def _wrapped(call: Call) -> str:
         for name in names:
             if any(is_own_function(place[name]) for place in places if name in place):
                 return f"The script has put code of its own around {name}"
-    own = [each for each in call.callbacks if not is_keras(each) or type(each).__name__ in RUNNING]
+    own = own_callbacks(call)
     functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
     name = min(used_of(LOOPS, reached(*functions, *kept)), default="")

@@ -148,10 +148,15 @@ def _steps_per_execution(call: Call) -> str:
 
 def _input_reads_training(call: Call) -> str:
     """Return that Python of an input may read what training changes, where steps follow each other otherwise."""
+    found = _live(call, _python_of_input(call), clock=False)
+    return f"The input may read {found}, and would read it at another time." if found else ""
+
+
+def _python_of_input(call: Call) -> list[Any]:
+    """Return from where the Python of an input is reached: a loader or generator, and functions of pipelines."""
     given = call.arguments.get("x")
     own = [] if given is None or isinstance(given, (tf.data.Dataset, np.ndarray, tf.Tensor)) else [given]
-    found = _live(call, [*own, *python_of(datasets_of(call.arguments))], clock=False)
-    return f"The input may read {found}, and would read it at another time." if found else ""
+    return [*own, *python_of(datasets_of(call.arguments))]
 
 
 def _working_beside(call: Call) -> str:
@@ -441,15 +446,16 @@ def _compiled(call: Call) -> str:
     if not call.model.built:
         _traced(call, steps_of(call)[0])  # layers that are made there draw seeds
     python = own_of_step(call)
-    if name := _asks_whether_eager(python):
+    found = [*reached(*python)]
+    if name := _asks_whether_eager(found):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
-    if name := next(filter(None, map(_clock, reached(*python))), ""):
+    if name := next(filter(None, map(_clock, found)), ""):
         return f"The step's Python may read the time ({name}), and would read it once."
-    kept = (type(each).__name__ for each in reached(*python) if isinstance(each, tf.keras.callbacks.Callback))
+    kept = (type(each).__name__ for each in found if isinstance(each, tf.keras.callbacks.Callback))
     # What Keras' callbacks set of a model.
-    if name := next(kept, "") or min({"history", "stop_training"} & names_in(reached(*python)), default=""):
+    if name := next(kept, "") or min({"history", "stop_training"} & names_in(found), default=""):
         return f"The step's Python may read {name}, which training changes, and would read it once."
-    if names := _LOOKING & names_in(reached(*python)):
+    if names := _LOOKING & names_in(found):
         return f"The step's Python may read files ({min(names)}), and would read them once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
@@ -474,22 +480,16 @@ def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any
     return ""
 
 
-def _asks_whether_eager(python: Iterable[Any]) -> str:
+def _asks_whether_eager(found: Iterable[Any]) -> str:
     """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
-    parts = [*own_code(reached(*python))]
+    parts = [*own_code(found)]
     named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
 
 
 def _fed(call: Call, python: Iterable[Any]) -> str:
     """Return what the Python of an input may change of what the step's Python reads; "" if it is nothing."""
-    given = call.arguments.get("x")
-    loader = [] if given is None or isinstance(given, (tf.data.Dataset, np.ndarray)) else [given]
-    starts = [
-        *loader,
-        *python_of(datasets_of(call.arguments)),
-    ]
-    found = {id(each): each for each in reached(*starts)}
+    found = {id(each): each for each in reached(*_python_of_input(call))}
     running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
     code = [*own_code(found.values()), *running]
     if changes_any(code) and any(map(_part_of_training(call), found.values())):

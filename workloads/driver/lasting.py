@@ -24,6 +24,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed
 
+from workloads.driver.changing import own_code
 from workloads.driver.reached import PLAIN, closure_of, codes, is_of_tensorflow, is_own, may_change, reached
 
 # Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances; of what
@@ -168,12 +169,7 @@ def _contents(starts: Sequence[Any]) -> _Contents:
     """
     found: _Contents = {}
     things = [*reached(*starts)]
-    parts = [
-        part
-        for each in things
-        if isinstance(each, types.FunctionType) and is_own(each.__module__)
-        for part in codes(each.__code__)
-    ]
+    parts = [*own_code(things)]
     steps = (step for part in parts for step in dis.get_instructions(part))
     stored = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
     reading = _Reading({name for part in parts for name in part.co_names})
@@ -228,10 +224,9 @@ class _Reading:
                 yield from ((f"{thing.__name__}.{name}", value) for name, value in own)
             case _ if is_own(type(thing).__module__):
                 yield from self._attributes(thing)
-            case types.ModuleType() | type():
-                yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
-            case _ if is_of_tensorflow(type(thing)) and hasattr(thing, "__dict__"):
-                yield from ((name, vars(thing)[name]) for name in sorted(stored & vars(thing).keys()))
+            case _ if isinstance(thing, (types.ModuleType, type)) or is_of_tensorflow(type(thing)):
+                held = getattr(thing, "__dict__", {})
+                yield from ((name, held[name]) for name in sorted(stored & held.keys()))
 
     def _attributes(self, thing: Any) -> Iterator[tuple[str, Any]]:
         """Yield the attributes of an object of the script; of a layer, not those that only Keras knows."""
@@ -359,9 +354,8 @@ def _of_kind(value: Any) -> Any:
     Raises:
         Exception: it is none of those.
     """
-    if any(
-        value is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    ):  # which are heard
+    heard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    if any(value is each for each in heard):
         return None
     if isinstance(value, io.IOBase):
         return value.tell() if value.seekable() else None
