@@ -7,8 +7,7 @@ functions of a pipeline use is followed through functions and variables, and wha
 random, like variables and models that are trained. So does what may change between epochs: objects that callbacks
 change too, a file whose name is not made of an element, and any file if a callback writes one. Before it is measured,
 the container reads what lies before the cache several times, and leaves the remedy out if passes differ
-(`workloads/driver/fitting.py`) or do not fit into half of the free
-memory.
+(`workloads/driver/fitting/cache.py`) or do not fit into half of the free memory.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ _IN_EACH_STEP = {"numpy_function", "py_function"}
 def keeps_state(source: Source) -> bool:
     """Return whether the step's Python may read what changes while the script trains, which compiling it would freeze.
 
-    What it draws or counts itself is seen where it is traced twice (workloads/driver/fitting.py).
+    What it draws or counts itself is seen where it is traced twice (workloads/driver/fitting).
     """
     apart = {
         name

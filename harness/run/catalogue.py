@@ -134,7 +134,7 @@ def sources(
     """
     shared = hashlib.sha256()
     for path in sorted(
-        (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").glob("*.py"), *_COMPONENTS.glob("*.py"))
+        (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").rglob("*.py"), *_COMPONENTS.glob("*.py"))
     ):
         shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
     known = (files or beside(entries)).scripts

@@ -729,7 +729,7 @@ LOSSES = [
 
 CHILDREN = """
 import json, multiprocessing, subprocess, time
-from workloads.driver import children
+from workloads.driver.own_code import children
 children.remember()
 def waits(): time.sleep(60)
 def writes(): open("/tmp/tiles", "a").close(); time.sleep(60)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver.lasting import Watch
+from workloads.driver.own_code.lasting import Watch
 from workloads.driver.pipelines import class_of, pipelines
 
 # How much of what lies before a cache is compared between two passes.

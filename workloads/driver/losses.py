@@ -13,13 +13,10 @@ from typing import Any
 
 from workloads.driver import keras_model
 from workloads.driver.call import Call
-from workloads.driver.fitting import (
-    depends_on_time,
-    draws,
-    has_own_code,
-    kinds_of_step,
-    reads_on,
-)
+from workloads.driver.fitting.operations import draws, kinds_of_step
+from workloads.driver.fitting.prefetch import reads_on
+from workloads.driver.fitting.reading import depends_on_time
+from workloads.driver.own_code.step import own_of_step
 from workloads.driver.script import ScriptError
 from workloads.protocol import visible
 from workloads.variants import FIX
@@ -152,7 +149,7 @@ def _draws_the_same(names: Collection[str], call: Call) -> bool:
     # Where a pipeline reads on from, and what it gives when, is another in each reading.
     if reads_on(call) or depends_on_time(call):
         return False
-    if _COMPILING.intersection(names) and has_own_code(call) and draws(kinds_of_step(call)):
+    if _COMPILING.intersection(names) and own_of_step(call) and draws(kinds_of_step(call)):
         return False
     # XLA draws other numbers from the same seed.
     return not ("compiled" in names and call.model.jit_compile and draws(kinds_of_step(call), stateless=True))

@@ -26,7 +26,6 @@ import tensorflow as tf
 from workloads.cells import difference, one_line, place
 from workloads.driver import (
     breakdown,
-    children,
     devices,
     edits,
     generation,
@@ -38,7 +37,6 @@ from workloads.driver import (
 )
 from workloads.driver.advice import LEGACY
 from workloads.driver.call import Call
-from workloads.driver.callbacks import acts_every
 from workloads.driver.edits import changes
 from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
@@ -47,9 +45,11 @@ from workloads.driver.job import Job
 from workloads.driver.losses import UnlikeError, comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
+from workloads.driver.own_code import children
+from workloads.driver.own_code.callbacks import acts_every
+from workloads.driver.own_code.reached import is_own
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
-from workloads.driver.reached import is_own
 from workloads.driver.rehearsal import Rehearsal
 from workloads.driver.results import Results
 from workloads.driver.retraced import Retraced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from workloads.driver.reached import is_own
+from workloads.driver.own_code.reached import is_own
 
 # Less is not worth telling, as a share of one CPU.
 _SHARE = 0.1

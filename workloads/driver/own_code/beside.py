@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.callbacks import methods_of, own_callbacks
-from workloads.driver.changing import changes_of, own_code, shared
-from workloads.driver.own_step import metrics_of, own_of_step
+from workloads.driver.own_code.callbacks import methods_of, own_callbacks
+from workloads.driver.own_code.changing import changes_of, own_code, shared
+from workloads.driver.own_code.reached import is_own, reached
+from workloads.driver.own_code.step import metrics_of, own_of_step
 from workloads.driver.pipelines import datasets_of, python_of
-from workloads.driver.reached import is_own, reached
 
 
 def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, step: bool = False) -> str:

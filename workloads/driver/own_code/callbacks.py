@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.changing import ACTING, used_of
-from workloads.driver.reached import codes, is_own, reached
+from workloads.driver.own_code.changing import ACTING, used_of
+from workloads.driver.own_code.reached import codes, is_own, reached
 from workloads.protocol import LOOPS
 
 _BATCH_HOOKS = (

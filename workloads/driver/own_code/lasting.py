@@ -24,8 +24,16 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed
 
-from workloads.driver.changing import own_code
-from workloads.driver.reached import PLAIN, closure_of, codes, is_of_tensorflow, is_own, may_change, reached
+from workloads.driver.own_code.changing import own_code
+from workloads.driver.own_code.reached import (
+    PLAIN,
+    closure_of,
+    codes,
+    is_of_tensorflow,
+    is_own,
+    may_change,
+    reached,
+)
 
 # Of longer collections so many values, and of larger arrays so many bytes, are compared, at equal distances; of what
 # objects hold, so many levels and so many objects.

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.callbacks import is_keras, is_own_function, methods_of
-from workloads.driver.reached import is_of_script
+from workloads.driver.own_code.callbacks import is_keras, is_own_function, methods_of
+from workloads.driver.own_code.reached import is_of_script
 
 # Methods of a model that Keras calls in a step.
 _STEPS = {"train": "train_step", "test": "test_step", "predict": "predict_step"}

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from workloads.driver.changing import changes_files
+from workloads.driver.own_code.changing import changes_files
 from workloads.driver.processes import processes, state_of
 from workloads.protocol import visible
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver.reached import NAMESPACES, codes, is_of_script, is_own, may_change, reached
+from workloads.driver.own_code.reached import NAMESPACES, codes, is_of_script, is_own, may_change, reached
 
 # Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
 _TO_MODEL = {"model", "_model"}

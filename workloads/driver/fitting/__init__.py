@@ -1,0 +1,23 @@
+"""Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
+
+A module with a `misfit` is the check of the remedy of its name; the others help them. The remedies in harness/fixes
+read a script's text. Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as
+TensorFlow has traced them, a step that is traced twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from workloads.driver.call import Call
+
+_MODULES = {
+    each.name: importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__)
+}
+
+
+def misfit(remedy: str, call: Call) -> str:
+    """Return why a remedy, by name, would change training, or nothing at all; "" if it fits."""
+    check = getattr(_MODULES.get(remedy.replace("-", "_")), "misfit", None)
+    return check(call) if check else ""

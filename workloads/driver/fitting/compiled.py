@@ -1,0 +1,88 @@
+"""Whether `compiled` fits a call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.driver.call import Call
+from workloads.driver.fitting.operations import traced
+from workloads.driver.fitting.reading import clock_of, part_of_training, python_of_input
+from workloads.driver.own_code.beside import changing
+from workloads.driver.own_code.changing import changes_any, names_in, own_code, shared
+from workloads.driver.own_code.lasting import Watch
+from workloads.driver.own_code.reached import codes, reached
+from workloads.driver.own_code.step import own_of_step, parts_of, steps_of
+
+_EAGER = {
+    "executing_eagerly",
+    "inside_function",
+    "EagerTensor",
+    "AttributeError",
+    "executing_eagerly_outside_functions",
+}
+# By which code reads files, or looks whether they are there.
+_LOOKING = {
+    "open", "read_text", "read_bytes", "exists", "lexists", "isfile", "isdir", "is_file", "is_dir", "stat", "getmtime",
+    "getsize", "listdir", "scandir", "iterdir", "glob", "iglob",
+}  # fmt: skip
+
+
+def misfit(call: Call) -> str:
+    """Return why a step compiled once would not do what the eager one does each time; "" if it would."""
+    if not call.model.built:
+        traced(call, steps_of(call)[0])  # layers that are made there draw seeds
+    python = own_of_step(call)
+    found = [*reached(*python)]
+    if name := _asks_whether_eager(found):
+        return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
+    if name := next(filter(None, map(clock_of, found)), ""):
+        return f"The step's Python may read the time ({name}), and would read it once."
+    kept = (type(each).__name__ for each in found if isinstance(each, tf.keras.callbacks.Callback))
+    # What Keras' callbacks set of a model.
+    if name := next(kept, "") or min({"history", "stop_training"} & names_in(found), default=""):
+        return f"The step's Python may read {name}, which training changes, and would read it once."
+    if names := _LOOKING & names_in(found):
+        return f"The step's Python may read files ({min(names)}), and would read them once."
+    if name := _fed(call, python):
+        return f"The input may change {name}, which the step's Python reads and would read once."
+    step, *others = steps_of(call)
+    reason = _same_each_time(call, step, python)
+    for step in others if python else ():
+        with suppress(Exception):  # it may take other inputs
+            reason = reason or _same_each_time(call, step, python)
+    return reason or changing(call, "what the step's Python reads", python, set(), step=True)
+
+
+def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any]) -> str:
+    """Return that Python in a step does not do the same each time that it is traced; "" if it does."""
+    with Watch(()) as making:
+        traced(call, step)  # variables are made in the first
+    with Watch([*python, *parts_of(call.model)]) as watch:
+        first, second = traced(call, step), traced(call, step)
+    if watch.found:
+        return f"Python in the step {watch.found} each time, and would be run once."
+    if first != second or making.drew or watch.drew:
+        return "Python in the step gives other values in each step, such as random numbers, and would be run once."
+    return ""
+
+
+def _asks_whether_eager(found: Iterable[Any]) -> str:
+    """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
+    parts = [*own_code(found)]
+    named = _EAGER.intersection(name for part in parts for name in part.co_names)
+    return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
+
+
+def _fed(call: Call, python: Iterable[Any]) -> str:
+    """Return what the Python of an input may change of what the step's Python reads; "" if it is nothing."""
+    found = {id(each): each for each in reached(*python_of_input(call))}
+    running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
+    code = [*own_code(found.values()), *running]
+    if changes_any(code) and any(map(part_of_training(call), found.values())):
+        return "what it names of the model"
+    return shared(code, found, python, but=())

@@ -1,0 +1,16 @@
+"""Whether `many-steps` fits a call."""
+
+from __future__ import annotations
+
+from workloads.driver.call import Call
+from workloads.driver.fitting.output import read_output
+from workloads.driver.own_code.callbacks import around_batches, reads_params
+
+
+def misfit(call: Call) -> str:
+    """Return why many steps per call of Keras would change what runs between them; "" if they would not."""
+    if int(call.model.steps_per_execution) != 1:
+        return "The script trains several steps per call by itself."
+    if name := reads_params(call):
+        return f"The callback {name} counts on the number of steps in its params."
+    return read_output(call) or around_batches(call)

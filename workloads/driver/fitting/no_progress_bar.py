@@ -1,0 +1,15 @@
+"""Whether `no-progress-bar` fits a call."""
+
+from __future__ import annotations
+
+from workloads.driver.call import Call
+from workloads.driver.fitting.output import read_output
+from workloads.driver.own_code.callbacks import reads_params
+
+
+def misfit(call: Call) -> str:
+    """Return why the progress bar must stay; "" if only people read it."""
+    if call.as_written.get("quiet"):
+        return "The call shows no progress bar: its verbose says so."
+    name = reads_params(call)
+    return f"The callback {name} may read verbose from its params." if name else read_output(call)
