@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from harness.analysis.ratios import Spreads
 from harness.analysis.trial_measures import Measure, Measures
@@ -49,26 +48,27 @@ class Case:
     @property
     def predicts(self) -> bool:
         """Whether the script's call does not train."""
-        return any(params.get("trains") is False for params in self._chosen())
+        return self._has_chosen("trains", False)
 
     @property
     def validates(self) -> bool:
         """Whether the script's call validates after epochs."""
-        return any(params.get("validates") is True for params in self._chosen())
+        return self._has_chosen("validates")
 
     @property
     def runs_eagerly(self) -> bool:
         """Whether the script's steps run in Python."""
-        return any(params.get("run_eagerly") is True for params in self._chosen())
+        return self._has_chosen("run_eagerly")
 
     @property
     def prefetches(self) -> bool:
         """Whether the script's pipeline ends with a prefetch."""
-        return any(params.get("prefetches") is True for params in self._chosen())
+        return self._has_chosen("prefetches")
 
-    def _chosen(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what the script has chosen, in each trial."""
-        return (info.params for trial in self.trials for info in trial.variants if info.variant == BASELINE)
+    def _has_chosen(self, name: str, choice: bool = True) -> bool:
+        """Return whether the script has made this choice, in any trial."""
+        infos = (info for trial in self.trials for info in trial.variants if info.variant == BASELINE)
+        return any(info.params.get(name) is choice for info in infos)
 
     @property
     def gpus(self) -> tuple[str, ...]:

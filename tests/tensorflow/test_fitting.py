@@ -530,6 +530,8 @@ CASES = [
     ("compiled", eager("scale = 2.0 if time.time() > 9e9 else 1.0"), False),
     ("loader-threads", loader("self.seen = getattr(self, 'seen', 0) + 1; return x[:8], y[:8]"), False),
     ("cache", pipeline(".map(step).cache()", COUNTING + python("return a * counted()")), False),
+    ("cache", pipeline(".map(step).cache()", "seen = 0\n" + python("exec('seen += 1', globals()); return a")), False),
+    ("cache", pipeline(".map(step).cache()", "seen = 0\n" + python("exec('global seen; seen += 1'); return a")), False),
     ("cache", pipeline(".map(step).cache()", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),
     ("cache", pipeline(".map(step).cache()", python("print('a sample'); return a * 2")), False),
     *(

@@ -32,6 +32,7 @@ from workloads.driver.own_code.reached import (
     is_of_tensorflow,
     is_own,
     may_change,
+    names_any,
     reached,
 )
 
@@ -215,7 +216,7 @@ class _Reading:
         match thing:
             case types.FunctionType() if is_own(thing.__module__):
                 names = {name for part in codes(thing.__code__) for name in part.co_names}
-                held = thing.__globals__ if "globals" in names else names & thing.__globals__.keys()
+                held = thing.__globals__ if names_any(thing.__code__) else names & thing.__globals__.keys()
                 yield from ((name, thing.__globals__[name]) for name in sorted(held))
                 yield from closure_of(thing)
                 yield f"a default of {thing.__name__}", (thing.__defaults__ or (), thing.__kwdefaults__ or {})

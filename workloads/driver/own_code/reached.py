@@ -51,7 +51,7 @@ _FIXED_IN = {"workloads", "_thread", "_multiprocessing", "_abc", "_ctypes", "_st
 _TENSORFLOW = {"tensorflow", "keras"}
 # Things that have code, and where.
 _CODE = {types.FunctionType: "__code__", types.GeneratorType: "gi_code"}
-# Names by which code may use any of its variables.
+# Names by which code may use any of its global variables.
 _ANY = {"globals", "eval", "exec"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
@@ -203,9 +203,14 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
         yield from codes(inner)
 
 
+def names_any(code: types.CodeType) -> bool:
+    """Return whether code may use any of its global variables, also those that it does not name."""
+    return not _ANY.isdisjoint(name for part in codes(code) for name in part.co_names)
+
+
 def _named(code: types.CodeType, variables: dict[str, Any]) -> Iterator[Any]:
     """Yield what code names: global variables, all of them if it may name any, and attributes of modules among them."""
-    if _ANY.intersection(name for part in codes(code) for name in part.co_names):
+    if names_any(code):
         yield from variables.values()
     last: Any = None
     for step in (step for part in codes(code) for step in dis.get_instructions(part)):
