@@ -24,6 +24,7 @@ import numpy as np
 
 import workloads
 from harness import notebooks
+from harness.analysis.quantities import QUANTITIES
 from harness.data.generated import CARDINALITIES
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
@@ -39,8 +40,10 @@ COMPONENTS = Path(workloads.__file__).parent / "components"
 # Size limit of a script.
 MAX_BYTES = 1 << 20
 MAX_NAME = 60
-# Names of what a run records beside its workloads: trials of the machine, and the driver among its sources.
-RESERVED = (MACHINE, "workloads")
+# Names of what a run records beside its workloads: trials of the machine, the driver among its sources, and numbers.
+RESERVED = tuple(
+    sorted({MACHINE, "workloads", *(each.pattern.split(".")[0] for each in QUANTITIES)} - {"WORKLOAD"})
+)
 MAX_DATA_BYTES = 1 << 40
 MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
 _BLOCK = re.compile(

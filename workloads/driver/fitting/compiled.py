@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
@@ -18,13 +20,21 @@ from workloads.driver.own_code.lasting import Watch
 from workloads.driver.own_code.reached import codes, reached
 from workloads.driver.own_code.step import own_of_step, parts_of, steps_of
 
+# What is otherwise where a step is compiled.
 _EAGER = {
-    "executing_eagerly",
-    "inside_function",
-    "EagerTensor",
-    "AttributeError",
-    "executing_eagerly_outside_functions",
-}
+    "executing_eagerly", "executing_eagerly_outside_functions", "inside_function", "init_scope", "EagerTensor",
+    "SymbolicTensor", "is_symbolic_tensor", "get_static_value", "constant_value", "suppress",
+}  # fmt: skip
+# Errors of what only eager code may do with a tensor, if code handles them.
+_ERRORS = {
+    "AttributeError", "TypeError", "NotImplementedError", "OperatorNotAllowedInGraphError", "Exception",
+    "BaseException",
+}  # fmt: skip
+# What tells of the machine or the process.
+_MACHINE = {
+    "getloadavg", "getrusage", "active_count", "cpu_percent", "virtual_memory", "memory_info", "disk_usage",
+    "get_memory_info", "get_memory_usage", "get_traced_memory",
+}  # fmt: skip
 # By which code reads files, or looks whether they are there.
 _LOOKING = {
     "open", "read_text", "read_bytes", "exists", "lexists", "isfile", "isdir", "is_file", "is_dir", "stat", "getmtime",
@@ -40,6 +50,8 @@ def misfit(call: Call) -> str:
     found = [*reached(*python)]
     if name := _asks_whether_eager(found):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
+    if _handles(found):
+        return "The step's Python handles errors that a compiled step may have and an eager one has not."
     if name := next(filter(None, map(clock_of, found)), ""):
         return f"The step's Python may read the time ({name}), and would read it once."
     kept = (type(each).__name__ for each in found if isinstance(each, tf.keras.callbacks.Callback))
@@ -48,6 +60,8 @@ def misfit(call: Call) -> str:
         return f"The step's Python may read {name}, which training changes, and would read it once."
     if names := _LOOKING & names_in(found):
         return f"The step's Python may read files ({min(names)}), and would read them once."
+    if names := _MACHINE & names_in(found):
+        return f"The step's Python may read the state of the machine ({min(names)}), and would read it once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
     step, *others = steps_of(call)
@@ -64,8 +78,8 @@ def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any
         traced(call, step)  # variables are made in the first
     with Watch([*python, *parts_of(call.model)]) as watch:
         first, second = traced(call, step), traced(call, step)
-    if watch.found:
-        return f"Python in the step {watch.found} each time, and would be run once."
+    if did := watch.found or watch.asked or making.asked:
+        return f"Python in the step {did} each time, and would be run once."
     if first != second or making.drew or watch.drew:
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return ""
@@ -76,6 +90,16 @@ def _asks_whether_eager(found: Iterable[Any]) -> str:
     parts = [*own_code(found)]
     named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
+
+
+def _handles(found: Iterable[Any]) -> bool:
+    """Return whether Python code handles errors of a tensor that has no value yet."""
+    return any(
+        (_ERRORS.intersection(part.co_names) and handler.opname == "CHECK_EXC_MATCH")
+        or (handler.opname, then.opname) == ("PUSH_EXC_INFO", "POP_TOP")  # except without a class
+        for part in own_code(found)
+        for handler, then in pairwise(dis.get_instructions(part))
+    )  # fmt: skip
 
 
 def _fed(call: Call, python: Iterable[Any]) -> str:

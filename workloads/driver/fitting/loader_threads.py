@@ -38,7 +38,7 @@ def misfit(call: Call) -> str:
         return "The loader has on_epoch_begin, which Keras calls when threads load the first batches already."
     if found := live(call, [loader]):
         return f"The loader may read {found}, and would read it at another time."
-    if reason := step_changes(call, "what the loader reads", [loader]):
+    if reason := step_changes(call, "what the loader reads", [loader], TO_FILES):
         return reason
     names = _length_names(type(loader)) & _stored(type(loader))
     if names and not _keeps_length(loader, names):

@@ -17,9 +17,8 @@ from workloads.driver.pipelines import PYTHON, functions_of, nodes
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
 UNORDERED = PYTHON | {"RngReadAndSkip"}
 # Operations that change what other calls of a function read.
-CHANGING = re.compile(
-    "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
-)
+_CHANGING_OTHERS = "LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
+CHANGING = re.compile(f"Assign|ResourceScatter|{_CHANGING_OTHERS}")
 # Operations that write what a user reads.
 WRITING = re.compile("^(Print|Write|Save)")
 # Operations that XLA leaves out.
@@ -55,6 +54,11 @@ def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
         with suppress(TypeError, ValueError):  # it may take other inputs
             found |= {kind for kind, _ in traced(call, step)}
     return found
+
+
+def changes_resources(call: Call) -> bool:
+    """Return whether the step of a call changes what is no variable, such as a table or a queue."""
+    return any(re.search(_CHANGING_OTHERS, kind) for kind in kinds_of_step(call))
 
 
 def traced(call: Call, step: Callable[[Any], Any]) -> Counter[tuple[str, bytes]]:

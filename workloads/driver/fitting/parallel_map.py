@@ -18,6 +18,7 @@ from workloads.driver.fitting.operations import (
     WRITING,
     captured,
     is_seed,
+    kinds_in,
     kinds_of,
     resources_of,
 )
@@ -34,11 +35,16 @@ def misfit(call: Call) -> str:
         return unused()
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = outlives_epochs(call) or around_batches(call)
-    if reason := reads_training(call) or (ahead and prefetch.misfit(call)) or changed_in_step(call):
+    datasets = [*datasets_of(call.arguments)]
+    if reason := (
+        reads_training(call)
+        or (ahead and prefetch.misfit(call))
+        or changed_in_step(call, datasets, kinds_in(datasets))
+    ):
         return reason
     found = [
         (dataset, [(function, kinds_of(function)) for function in dataset._functions()])
-        for dataset in datasets_of(call.arguments)
+        for dataset in datasets
     ]
     # What stays one call after another is in another order only beside functions that may read what it changes.
     beside = any(

@@ -25,7 +25,7 @@ def misfit(call: Call) -> str:
     )
     if not outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
-        return (around_batches(call) or changed_in_step(call)) if reads else ""
+        return (around_batches(call) if reads else "") or changed_in_step(call, datasets, kinds)
     return changed_between(call, datasets, kinds)
 
 

@@ -14,7 +14,16 @@ import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
 
 from workloads.driver.call import Call
-from workloads.driver.fitting.operations import CHANGING, UNORDERED, captured, draws, kinds_in
+from workloads.driver.fitting.operations import (
+    CHANGING,
+    UNORDERED,
+    captured,
+    changes_resources,
+    draws,
+    kinds_in,
+    kinds_of,
+    resources_of,
+)
 from workloads.driver.own_code.beside import changing, step_changes
 from workloads.driver.own_code.changing import TO_FILES, TO_VARIABLES
 from workloads.driver.own_code.reached import reached
@@ -52,9 +61,15 @@ def unused() -> str:
     return "It changes a pipeline that the measured call does not read."
 
 
-def changed_in_step(call: Call) -> str:
-    """Return that a step may change what pipelines read, which would read it earlier; "" if it may not."""
-    return step_changes(call, "what the pipeline reads", python_of(datasets_of(call.arguments)))
+def changed_in_step(call: Call, datasets: Sequence[Any], kinds: set[str]) -> str:
+    """Return that a step may change what pipelines read, which would read it earlier; "" if it may not.
+
+    Args:
+        kinds: of the operations in the pipelines' functions.
+    """
+    python = python_of(datasets)
+    names = TO_FILES if reads_files(datasets, kinds) else set[str]()
+    return step_changes(call, "what the pipeline reads", python, names) if python or names else ""
 
 
 def reads_training(call: Call) -> str:
@@ -70,6 +85,12 @@ def reads_training(call: Call) -> str:
         read = captured(function)
         if any(id(each) in changing for each in read) or (own_step and read):
             return "The pipeline reads variables that training changes, and would read them at another time."
+        if own_step and resources_of(function) and changes_resources(call):
+            return (
+                "The pipeline reads a table or a queue that the step may change, and would at another time."
+            )
+        if "Timestamp" in kinds_of(function):
+            return "The pipeline reads the time (tf.timestamp), and would read it at another time."
         if found := live(call, python_in(function)):
             return f"Python in the pipeline may read {found}, and would read it at another time."
     return ""

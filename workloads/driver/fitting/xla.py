@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tensorflow.python.eager import context
+
 from workloads.driver.call import Call
 from workloads.driver.fitting.operations import CHECKING, kinds_of_step
 from workloads.driver.own_code.step import own_of_step
@@ -11,6 +13,10 @@ def misfit(call: Call) -> str:
     """Return why XLA would change this step, or cannot compile it; "" if neither."""
     if not call.model.jit_compile:
         return "Keras does not compile this model with XLA: a layer of it cannot be, or tf.config does not let it."
+    if context.context().op_callbacks:
+        return (
+            "XLA would leave out what tf.debugging does after each operation, such as a check of its values."
+        )
     if own_of_step(call) and kinds_of_step(call, tested=True) & CHECKING:
         return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
     return ""

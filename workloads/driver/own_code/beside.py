@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.own_code.callbacks import methods_of, own_callbacks
-from workloads.driver.own_code.changing import changes_of, own_code, shared
+from workloads.driver.own_code.changing import TO_FILES, changes_files, changes_of, own_code, shared
 from workloads.driver.own_code.reached import is_own, reached
 from workloads.driver.own_code.step import metrics_of, own_of_step
 from workloads.driver.pipelines import datasets_of, python_of
@@ -43,12 +43,15 @@ def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, ste
     for metric in metrics_of(call.model):
         if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
             return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
-    others = "" if step else step_changes(call, what, read)
+    others = "" if step else step_changes(call, what, read, names)
     return others or _changes(what, read, _between(call, read))
 
 
-def step_changes(call: Call, what: str, read: Sequence[Any]) -> str:
-    """Return that a step of the call may change what something reads; "" if it may not."""
+def step_changes(call: Call, what: str, read: Sequence[Any], names: set[str]) -> str:
+    """Return that a step of the call may change what something reads; "" if it may not; for others see `changing`."""
+    by_files = changes_files(own_of_step(call)) if names & TO_FILES else ""
+    if by_files:
+        return f"The step may change {what}: by {by_files}."
     return _changes(what, read, [("The step", own_of_step(call, whole=True))])
 
 

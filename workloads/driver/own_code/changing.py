@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import dis
 import inspect
+import io
+import mmap
 import os
+import pathlib
 import random
 import re
+import shelve
 import shutil
 import subprocess
+import sys
 import types
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver.own_code.reached import NAMESPACES, codes, is_of_script, is_own, may_change, reached
+from workloads.driver.own_code.reached import (
+    NAMESPACES,
+    codes,
+    is_of_script,
+    is_own,
+    may_change,
+    package_of,
+    reached,
+)
 
 # Names by which a callback reaches its model; by which code changes whatever it likes; variables and tables; and files.
 _TO_MODEL = {"model", "_model"}
 _TO_ALL = {
     "__dict__", "vars", "getattr", "setattr", "__setattr__", "delattr", "globals", "get_objects", "get_referrers",
-    "run_functions_eagerly", "exec", "eval",
+    "run_functions_eagerly", "exec", "eval", "methodcaller", "setlocale", "getcontext", "setcontext",
+    "fset", "__set__",
 }  # fmt: skip
 TO_VARIABLES = {
     "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
@@ -34,8 +50,12 @@ TO_FILES = {
     "open", "write", "write_text", "write_bytes", "write_file", "save", "savetxt", "savez", "savez_compressed",
     "tofile", "dump", "to_csv", "to_json", "to_parquet", "to_pickle", "to_hdf", "imwrite", "imsave", "save_img",
     "GFile", "TFRecordWriter", "rename", "renames", "unlink", "rmtree", "symlink", "symlink_to", "truncate", "touch",
-    "memmap", "File", "create_dataset", "execute", "system", "popen", "Popen", "check_call", "check_output",
-    "urlretrieve", "extractall", "copyfile", "copytree", "copy2", "move",
+    "memmap", "open_memmap", "writerow", "writerows", "File", "create_dataset", "execute", "system", "popen", "Popen",
+    "check_call", "check_output", "urlretrieve", "extractall", "copyfile", "copytree", "copy2", "move", "copyfileobj",
+    "hardlink_to", "link_to", "writelines", "writestr", "pwrite", "ZipFile", "TarFile", "make_archive",
+    "unpack_archive", "get_file", "executemany", "executescript", "to_feather", "to_sql", "to_excel", "write_table",
+    "mimsave", "getoutput", "getstatusoutput", "posix_spawn", "posix_spawnp", "create_subprocess_exec",
+    "create_subprocess_shell", "chdir", "fchdir",
 }  # fmt: skip
 # Functions that do so under names that others have too.
 _CHANGING_FILES = (
@@ -44,9 +64,13 @@ _CHANGING_FILES = (
     os.link,
     shutil.copy,
     subprocess.run,
+    subprocess.call,
     tf.io.gfile.copy,
     tf.io.gfile.remove,
 )
+_STREAMS = (sys.__stdout__, sys.__stderr__)
+# Packages whose objects may be in files.
+_OF_FILES = {"h5py", "zarr", "netCDF4", "tables", "lmdb"}
 # What a callback sets of the model for which no step's Python asks.
 _OF_LOOP = {"stop_training", "learning_rate"}
 # Functions by which code sets the state of random generators that others draw from, and methods of such generators.
@@ -54,15 +78,21 @@ _SEEDING = (np.random.seed, np.random.set_state, random.seed, random.setstate, t
             tf.keras.utils.set_random_seed)  # fmt: skip
 _SEEDING_METHODS = {"seed", "set_state", "setstate", "bit_generator", "jumped", "advance"}
 # Instructions by which code changes what others read; those that act without a name; and those that set variables too.
-_WRITING_TO = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL"}
+_SETTING_ITEMS = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+_SETTING_ATTRIBUTES = {"STORE_ATTR", "DELETE_ATTR"}
+_SETTING_VARIABLES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
+_READING_VARIABLES = {"LOAD_GLOBAL", "LOAD_NAME"}
+_SETTING_OUTER = {"STORE_DEREF", "DELETE_DEREF"}
+_WRITING_TO = _SETTING_ITEMS | _SETTING_ATTRIBUTES | _SETTING_VARIABLES
 ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
-STORING = {*_WRITING_TO, "STORE_DEREF"}
+STORING = _WRITING_TO | _SETTING_OUTER
 # Methods by which code changes what others read, and what they change.
 CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
     "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto", "set", "rotate",
     "move_to_end", "subtract", "seek", "heappush", "heappop", "heapreplace", "insort", "acquire", "release", "send",
-    "put_nowait",
+    "put_nowait", "putmask", "place", "partition", "resize", "itemset", "fill_diagonal", "put_along_axis", "nditer",
+    "memset", "memmove", "setitem", "delitem", "iadd", "iconcat", "__setitem__", "__delitem__", "__iadd__", "__ior__",
 }  # fmt: skip
 # Instructions that load attributes; and those that may be between a method and the call of it.
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
@@ -74,6 +104,7 @@ _OF_ARRAYS = {"+=", "-=", "*=", "/=", "//=", "%=", "**=", "@=", "&=", "|=", "^="
 _CONTAINERS: Mapping[type, set[str]] = {
     dict: {"|="}, list: {"+=", "*="}, deque: {"+=", "*="}, set: {"|=", "&=", "-=", "^="}, np.ndarray: _OF_ARRAYS,
 }  # fmt: skip
+_GETTING = {"getattr", "hasattr", "vars", "__dict__", "attrgetter"}
 _SETTING = {"setattr", "__setattr__", "delattr", "__dict__", "vars"}
 
 
@@ -111,11 +142,41 @@ def changes_files(starts: Sequence[Any]) -> str:
 
 
 def _named(code: Sequence[types.CodeType], found: Mapping[int, Any], names: set[str]) -> str:
-    """Return which of some names code has, or that it reaches functions that change files if these names do."""
+    """Return which of some names code has, or that it may change files if these names do."""
     if both := sorted(names & {name for part in code for name in _named_elsewhere(part)}):
         return both[0]
-    reaches = any(thing is each for thing in found.values() for each in _CHANGING_FILES)
-    return "files" if names & TO_FILES and reaches else ""
+    return "files" if names & TO_FILES and _to_files(code, found.values()) else ""
+
+
+def _to_files(code: Sequence[types.CodeType], found: Iterable[Any]) -> bool:
+    """Return whether code changes files by names that have other meanings too, with what it reaches."""
+    replaces = any("replace" in part.co_names for part in code)
+    sets = any(_sets_items(part) or any("=" in op for op in _operations(part)) for part in code)
+    return any(
+        any(thing is each for each in _CHANGING_FILES)
+        or (replaces and _is_path(thing))
+        or (sets and _is_in_file(thing))
+        or _is_open(thing)
+        for thing in found
+    )
+
+
+def _is_open(thing: Any) -> bool:
+    """Return whether a thing is a file that is open for writing, and none of the standard streams."""
+    if not isinstance(thing, io.IOBase) or any(thing is each for each in _STREAMS):
+        return False
+    with suppress(ValueError):  # it is closed
+        return thing.writable()
+    return False
+
+
+def _is_path(thing: Any) -> bool:
+    """Return whether a thing is a path of pathlib, or what makes one."""
+    return (
+        thing is pathlib
+        or isinstance(thing, PurePath)
+        or (isinstance(thing, type) and issubclass(thing, PurePath))
+    )
 
 
 def shared(
@@ -128,11 +189,14 @@ def shared(
         read: from where the other code is reached.
         but: things that do not count.
     """
+    others = [*reached(*read)]
+    settings = _settings(found.values(), stored=True) & _settings(others, stored=False)
+    if settings:
+        return min(name for _, name in settings)
     if not changes_any(code):
         return ""
-    others = [*reached(*read)]
-    names = {name for each in others if inspect.isfunction(each) for part in codes(each.__code__)
-             for name in (*part.co_names, *part.co_freevars)}  # fmt: skip
+    functions = [part for each in others if inspect.isfunction(each) for part in codes(each.__code__)]
+    names = {name for part in functions for name in _names_read(part)}
     changes = _Changes(code)
     # A module, or a class, of the script may be reached in any way.
     owners = (each for each in others if isinstance(each, (types.ModuleType, type)) and _is_of_script(each))
@@ -142,6 +206,29 @@ def shared(
     left = {id(each) for each in but}
     both_use = (each for each in others if id(each) in found.keys() - left)
     return next(filter(None, (changes.of(each, found, names) for each in both_use)), "")
+
+
+def _is_in_file(thing: Any) -> bool:
+    """Return whether a thing's items may be in a file."""
+    return isinstance(thing, (np.memmap, mmap.mmap, shelve.Shelf)) or package_of(type(thing)) in _OF_FILES
+
+
+def _names_read(code: types.CodeType) -> Iterator[str]:
+    """Yield the names by which code may read something, also as text as in getattr."""
+    yield from (*code.co_names, *code.co_freevars)
+    if not _GETTING.isdisjoint(code.co_names):
+        yield from (each for each in code.co_consts if isinstance(each, str))
+
+
+def _settings(things: Iterable[Any], *, stored: bool) -> set[tuple[int, str]]:
+    """Return the variables of their modules that functions of libraries set (`stored`), or that they name."""
+    return {
+        (id(each.__globals__), str(step.argval))
+        for each in things
+        if isinstance(each, types.FunctionType) and not is_own(each.__module__)
+        for step in dis.get_instructions(each)
+        if step.opname in (_SETTING_VARIABLES if stored else _READING_VARIABLES)
+    }
 
 
 class _Changes:
@@ -156,14 +243,14 @@ class _Changes:
     def __init__(self, code: Sequence[types.CodeType]) -> None:
         steps = [step for part in code for step in dis.get_instructions(part)]
         self.variables = {
-            str(step.argval) for step in steps if step.opname in ("STORE_GLOBAL", "STORE_DEREF")
+            str(step.argval) for step in steps if step.opname in _SETTING_VARIABLES | _SETTING_OUTER
         }
         self.attributes = {name for part in code for name in _stored(part, own=False)}
         setting = any("environ" in part.co_names and _sets_items(part) for part in code)
         self.environment = {"environ"} if setting else set[str]()
         self._any_attribute = not _SETTING.isdisjoint(name for part in code for name in part.co_names)
         self._items = any(map(_sets_items, code))
-        self._in_place = {step.argrepr for step in steps if step.opname == "BINARY_OP"}
+        self._in_place = {each for part in code for each in _operations(part)}
 
     def of(self, thing: Any, found: Mapping[int, Any], names: set[str]) -> str:
         """Return what it may change of a thing that other code reads too, which has these names; "" if nothing."""
@@ -202,26 +289,34 @@ def _methods(thing: Any) -> Iterator[types.FunctionType]:
 def _sets_items(code: types.CodeType) -> bool:
     """Return whether code sets items, or calls what does."""
     return any(
-        step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
+        step.opname in _SETTING_ITEMS
         or step.argval in CHANGING_METHODS
         or (isinstance(step.argval, tuple) and "out" in step.argval)
         for step in dis.get_instructions(code)
     )
 
 
+def _operations(code: types.CodeType) -> Iterator[str]:
+    """Yield the operators of code, such as "+" and "+="."""
+    return (step.argrepr for step in dis.get_instructions(code) if step.opname == "BINARY_OP")
+
+
 def _stored(code: types.CodeType, *, own: bool) -> set[str]:
     """Return the attributes that code sets: of its first argument, or of anything else."""
     first = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
     steps = pairwise(_plain_steps(code))
-    return {str(name) for before, (kind, name) in steps if kind == "STORE_ATTR" and (before == first) == own}
+    return {
+        str(name)
+        for before, (kind, name) in steps
+        if kind in _SETTING_ATTRIBUTES and (before == first) == own
+    }
 
 
 def changes_any(code: Iterable[types.CodeType]) -> bool:
     """Return whether code changes anything at all that others may read."""
     return any(
-        step.opname in STORING or step.argval in CHANGING_METHODS
+        _sets_items(part) or any(step.opname in STORING for step in dis.get_instructions(part))
         for part in code
-        for step in dis.get_instructions(part)
     )
 
 
@@ -299,11 +394,11 @@ def _changes_others(code: types.CodeType, by_variable: bool) -> str:
     made -= {name for before, name in stored if not before.startswith("BUILD_")}
     for index, (kind, name) in enumerate(steps):
         before = steps[:index]
-        if kind == "STORE_ATTR":
+        if kind in _SETTING_ATTRIBUTES:
             if name in _OF_LOOP or (before and before[-1] == ("LOAD_FAST", *own)):
                 continue
-        elif kind in ("STORE_SUBSCR", "DELETE_SUBSCR"):
-            before = before[:-1]  # its key
+        elif kind in _SETTING_ITEMS:
+            before = before[: -2 if kind == "STORE_SLICE" else -1]  # its key, or two
             if _is_owned(before, own, made, by_variable):
                 continue
         elif kind in _ATTRIBUTES and name in CHANGING_METHODS:

@@ -42,6 +42,10 @@ _LOOKED_AT, _BYTES_LOOKED_AT, _LEVELS, _MOST = 1 << 16, 1 << 26, 50, 1 << 18
 _ATOMS = {int, float, complex, bool, str, bytes, type(None)}  # whose repr needs no look into them
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _CHANGING_FILES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
+_ASKING = {
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.posix_spawn", "os.fork"), "starts a process"),
+    **dict.fromkeys(("socket.connect", "socket.sendto", "urllib.Request"), "asks another machine"),
+}
 
 # Generators whose states are compared in any case.
 _DRAWN = (random._inst, np.random.mtrand._rand)
@@ -59,10 +63,12 @@ class Watch:
         found: as in "changes count" and "may change count (a HASH)"; "" if it is nothing.
         drew: whether it drew random numbers of `random` or `numpy.random`, or of the system, as generators without a
             seed do.
+        asked: "starts a process" or "asks another machine", which may answer anything; "" if it does neither.
     """
 
     def __init__(self, starts: Sequence[Any]) -> None:
         self.found = ""
+        self.asked = ""
         self.drew = False
         self._starts = starts
         self._before: _Contents = {}
@@ -164,6 +170,8 @@ def _seeding(function: Callable[..., Any]) -> Callable[..., Any]:
 def _audited(event: str, given: tuple[Any, ...]) -> None:
     if not _watching:
         return
+    for each in _watching if event in _ASKING else ():
+        each.asked = _ASKING[event]
     writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITES
     path = os.fsdecode(given[0]) if given and isinstance(given[0], (str, bytes)) else ""
     if (writes or event in _CHANGING_FILES) and "__pycache__" not in path and not path.startswith("/dev/"):

@@ -131,6 +131,8 @@ _INSIDE: Mapping[Any, Callable[[Any], Iterable[Any]]] = {
     (staticmethod, classmethod): lambda each: (each.__func__,),
     property: lambda each: (each.fget,),
     weakref.ref: lambda each: (each(),),
+    np.ndarray: lambda each: (each.base, *(each.flat if each.dtype == object else ())),
+    memoryview: lambda each: (each.obj,),
 }
 
 
@@ -159,16 +161,17 @@ def may_change(thing: Any) -> bool:
 
 
 def _is_fixed(kind: type) -> bool:
-    known = issubclass(kind, (*PLAIN, *_FIXED)) or _package(kind) in _FIXED_IN
+    known = issubclass(kind, (*PLAIN, *_FIXED)) or package_of(kind) in _FIXED_IN
     return (known and kind is not threading.local) or is_of_tensorflow(kind)
 
 
 def is_of_tensorflow(kind: type) -> bool:
     """Return whether a class, which is not the script's, is one of TensorFlow or Keras, or derives from one."""
-    return not is_own(kind.__module__) and any(_package(each) in _TENSORFLOW for each in kind.__mro__)
+    return not is_own(kind.__module__) and any(package_of(each) in _TENSORFLOW for each in kind.__mro__)
 
 
-def _package(kind: type) -> str:
+def package_of(kind: type) -> str:
+    """Return the package, the first part of its module's name, of a class."""
     return str(kind.__module__).partition(".")[0]
 
 
