@@ -265,6 +265,19 @@ def beside(before: str, *, network: str = "keras.Sequential", layer: str = "kera
     )
 
 
+MAPPED = "import numpy as np\nmany = np.memmap('/tmp/mapped', 'float32', 'w+', shape=(4,))\n"
+KNOWN = "def known(of):\n    try: return float(of[0, 0])\n    {}: return 1.0\n"
+COMPILED = PLAIN.replace("'mse')", "'mse', jit_compile=True)")
+
+
+def looked_up(then: str, line: str) -> str:
+    """Return a training from a pipeline that reads a table, whose step does something."""
+    table = "table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)\n"
+    found = "def found(a, b): return a + table.lookup([1]), b\n"
+    text = pipeline(f".map(found){then}", f"{table}{found}{stepping(line)}").replace("np.int64", "int")
+    return text.replace("keras.Sequential([", "Net([")
+
+
 STEPPED = (
     HEAD
     + """
@@ -668,8 +681,62 @@ CASES = [
     ("compiled", eager("scale = 2.0 if hasattr(data[0], 'numpy') else 1.0"), False),
     ("compiled", eager("scale = self.half", "").replace("count = 0", "half = 0.5"), True),
     ("steps-per-execution", f"{HEAD}{PLAIN}model.fit(tf.data.Dataset.from_generator({ENDING}), verbose=0)\n", False),
+    *(
+        ("cache", before + LINES.replace("OWN", "own").replace(WRITES, f"def on_epoch_end(self, *of): {does}"), fits)
+        for does, before, fits in (
+            ("new.replace(old)", "import pathlib\nnew, old = map(pathlib.Path, 'ab')\n", False),
+            ("pathlib.Path('a').replace('b')", "import pathlib\n", False),
+            ("self.text = 'a-b'.replace('-', '_')", "", True),
+            ("many[:] = 2.0", MAPPED, False),
+            ("many[:2].base[0] = 2.0", MAPPED, False),
+            ("half[:] = 2.0", f"{MAPPED}half = many[:2]\n", False),
+            ("self.many = many; self.many += 1", MAPPED, False),
+            ("self.seen = dict(); self.seen[1] = 2", "", True),
+            ("print(1, file=lines)", "lines = open('/tmp/printed', 'w')\n", False),
+            ("os.chdir('/tmp')", "import os\n", False),
+            ("methodcaller('replace', 'b')('a')", "from operator import methodcaller\n", False),
+        )
+    ),
+    *(
+        ("cache", between(made, changes, reads), fits)
+        for made, changes, reads, fits in (
+            ("many = [1.0]", "many[:] = [2.0]", "many[0]", False),
+            ("many = np.ones(4)", "np.multiply(many, 2, out=many)", "many[0]", False),
+            ("many = np.ones(4)\nhalf = many[:2]", "half[:] = 2", "many[0]", False),
+            ("many = np.ones(4)\nhalf = memoryview(many)", "half[0] = 2.0", "many[0]", False),
+            ("class Of: one = 1", "del Of.one", "hasattr(Of, 'one')", False),
+            ("", "keras.config.set_epsilon(1.0)", "keras.config.epsilon()", False),
+            ("", "keras.config.set_epsilon(1.0)", "2.0", True),
+            ("", "keras.backend.clear_session()", "keras.config.epsilon()", True),
+        )
+    ),
+    ("cache", pipeline(".map(lambda a, b: (a * tf.cast(tf.timestamp() / 1e9, tf.float32), b)).cache()"), False),
+    *(
+        (remedy, looked_up(then, line), fits)
+        for remedy, then in (("cache", ".cache()"), ("prefetch", ".prefetch(2)"), ("parallel-map", ".map(found, 8)"))
+        for line, fits in (("table.insert([1], tf.reduce_sum(data[0], 1)[:1])", False), ("table.lookup([1])", True))
+    ),
+    *(
+        (remedy, beside(line, network="Net", after=then).replace("HARD", "np.save('/tmp/hard', x)"), fits)
+        for remedy, then in (("cache", ""), ("prefetch", ".prefetch(2)"), ("parallel-map", ".map(step, 8)"))
+        for line, fits in ((stepping("HARD"), False), (stepping("tf.py_function(lambda: HARD, [], [])"), False),
+                           (stepping("self.built"), True))
+    ),
+    *(
+        ("compiled", eager(line, before), fits)
+        for line, before, fits in (
+            ("scale = known(data[0])", KNOWN.format("except TypeError"), False),
+            ("scale = known(data[0])", KNOWN.format("except"), False),
+            ("scale = known(data[0])", KNOWN.format("except ValueError").replace("float(of[0, 0])", "1.0"), True),
+            ("scale = 1.0 if tf.get_static_value(data[0]) is None else 2.0", "", False),
+            ("scale = float(subprocess.check_output(['echo', '1']))", "import subprocess\n", False),
+            ("scale = 1.0 + 0 * os.getloadavg()[0]", "import os\n", False),
+        )
+    ),
+    ("xla", f"{HEAD}{COMPILED}model.fit(x, y, verbose=0)\n", True),
     # The last of all, as they stay for what follows.
     ("cache", pipeline(".map(step).cache()", PROGRAM + python("return a * 2")), False),
+    ("xla", f"{HEAD}tf.debugging.enable_check_numerics()\n{COMPILED}model.fit(x, y, verbose=0)\n", False),
     ("steps-per-execution", callbacks(PATCHED, ""), False),
 ]  # fmt: skip
 
