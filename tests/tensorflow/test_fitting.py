@@ -266,6 +266,7 @@ def beside(before: str, *, network: str = "keras.Sequential", layer: str = "kera
 
 
 MAPPED = "import numpy as np\nmany = np.memmap('/tmp/mapped', 'float32', 'w+', shape=(4,))\n"
+OPERATED = "class Of:\n    one = 1.0\n    def {}(self, by): self.one = by\nkept = Of()"
 KNOWN = "def known(of):\n    try: return float(of[0, 0])\n    {}: return 1.0\n"
 COMPILED = PLAIN.replace("'mse')", "'mse', jit_compile=True)")
 
@@ -707,6 +708,14 @@ CASES = [
             ("class Of: one = 1", "del Of.one", "hasattr(Of, 'one')", False),
             ("", "keras.config.set_epsilon(1.0)", "keras.config.epsilon()", False),
             ("", "keras.config.set_epsilon(1.0)", "2.0", True),
+            ("many = np.ones(4)", "many.flat = 2.0", "many[0]", False),
+            ("import io\nmany = np.ones(4)", "io.BytesIO(bytes(32)).readinto(many)", "many[0]", False),
+            ("def one(by=1.0): return by", "one.__defaults__ = (2.0,)", "one()", False),
+            ("import sys\none = 1.0", "import __main__; __main__.one = 2.0", "one", False),
+            ("import sys\none = 1.0", "import __main__; __main__.other = 2.0", "one", True),
+            (OPERATED.format("__add__"), "kept + 2.0", "kept.one", False),
+            (OPERATED.format("__eq__"), "kept == 2.0", "kept.one", False),
+            (OPERATED.format("added"), "kept == 2.0", "kept.one", True),
             ("", "keras.backend.clear_session()", "keras.config.epsilon()", True),
         )
     ),

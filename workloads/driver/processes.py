@@ -84,7 +84,8 @@ class Death:
             return f"{self.how[0].upper()}{self.how[1:]} after its measurement{where}. No reading is lost."
         advice = {
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
-            STALLED: "Raise --stall to wait longer.",
+            STALLED: "Raise --stall to wait longer. An input that waits for its own training, such as a queue that a "
+            "callback fills, never gives the batches that are read before it.",
         }.get(self.kind, "See log.txt for its last output.")
         if "RLIMIT_FSIZE" in self.how:
             advice = "Leave that out of the script."

@@ -92,7 +92,8 @@ CHANGING_METHODS = {
     "discard", "clear", "sort", "reverse", "fill", "put", "setattr", "shuffle", "copyto", "set", "rotate",
     "move_to_end", "subtract", "seek", "heappush", "heappop", "heapreplace", "insort", "acquire", "release", "send",
     "put_nowait", "putmask", "place", "partition", "resize", "itemset", "fill_diagonal", "put_along_axis", "nditer",
-    "memset", "memmove", "setitem", "delitem", "iadd", "iconcat", "__setitem__", "__delitem__", "__iadd__", "__ior__",
+    "memset", "memmove", "readinto", "pack_into", "recv_into", "setitem", "delitem", "iadd",
+    "iconcat", "__setitem__", "__delitem__", "__iadd__", "__ior__",
 }  # fmt: skip
 # Instructions that load attributes; and those that may be between a method and the call of it.
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
@@ -105,6 +106,7 @@ _CONTAINERS: Mapping[type, set[str]] = {
     dict: {"|="}, list: {"+=", "*="}, deque: {"+=", "*="}, set: {"|=", "&=", "-=", "^="}, np.ndarray: _OF_ARRAYS,
 }  # fmt: skip
 _GETTING = {"getattr", "hasattr", "vars", "__dict__", "attrgetter"}
+_REPLACING = {"__code__", "__defaults__", "__kwdefaults__", "__class__", "__dict__"}
 _SETTING = {"setattr", "__setattr__", "delattr", "__dict__", "vars"}
 
 
@@ -199,7 +201,12 @@ def shared(
     names = {name for part in functions for name in _names_read(part)}
     changes = _Changes(code)
     # A module, or a class, of the script may be reached in any way.
-    owners = (each for each in others if isinstance(each, (types.ModuleType, type)) and _is_of_script(each))
+    if changes.attributes & _REPLACING:
+        return min(changes.attributes & _REPLACING)
+    both_ways = (*others, *(each for each in found.values() if isinstance(each, types.ModuleType)))
+    owners = (
+        each for each in both_ways if isinstance(each, (types.ModuleType, type)) and _is_of_script(each)
+    )
     attributes = changes.attributes.intersection(name for each in owners for name in vars(each))
     if both := names & (changes.variables | attributes | changes.environment):
         return min(both)
@@ -267,8 +274,10 @@ class _Changes:
             changed = (changed and container) or (
                 self._any_attribute and not isinstance(thing, types.ModuleType)
             )
-        elif not container:
-            changed = changed or bool(self.attributes)
+        else:
+            changed = changed or bool(
+                self.attributes.intersection(dir(thing)) if container else self.attributes
+            )
         return f"a {type(thing).__name__}" if changed and _is_kept(thing) else ""
 
 

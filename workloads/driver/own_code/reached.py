@@ -9,6 +9,7 @@ import functools
 import inspect
 import logging
 import numbers
+import operator
 import re
 import sys
 import sysconfig
@@ -54,7 +55,10 @@ _CODE = {types.FunctionType: "__code__", types.GeneratorType: "gi_code"}
 # Names by which code may use any of its global variables.
 _ANY = {"globals", "eval", "exec"}
 # Methods that are called by no name.
-_UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
+_UNNAMED = {name for name in dir(operator) if name.endswith("__")} - {"__doc__", "__name__"} | {
+    "__iter__", "__next__", "__len__", "__enter__", "__exit__", "__str__", "__repr__", "__format__", "__bool__",
+    "__hash__", "__int__", "__float__", "__getattr__", "__getattribute__", "__array__",
+}  # fmt: skip
 
 
 def reached(*starts: Any) -> Iterator[Any]:
