@@ -279,6 +279,10 @@ def looked_up(then: str, line: str) -> str:
     return text.replace("keras.Sequential([", "Net([")
 
 
+LOOP = (
+    "import asyncio\nasync def late(): {}\nloop = asyncio.new_event_loop()\n"
+    "threading.Thread(target=loop.run_forever, daemon=True).start()\n"
+)
 STEPPED = (
     HEAD
     + """
@@ -667,6 +671,10 @@ CASES = [
                 {},
                 False,
             ),
+            (LOOP.format("await asyncio.sleep(60); kept['n'] = 2") + "asyncio.run_coroutine_threadsafe(late(), loop)\n",
+             {}, False),
+            (LOOP.format("pass") + "loop.call_soon_threadsafe(loop.call_later, 60, kept.clear)\n", {}, False),
+            (LOOP.format("await asyncio.sleep(60)") + "asyncio.run_coroutine_threadsafe(late(), loop)\n", {}, True),
         )
     ),
     ("cache", pipeline(".cache().repeat().batch(4).take(16)").replace("epochs=2", "epochs=1"), True),
@@ -713,6 +721,8 @@ CASES = [
             ("def one(by=1.0): return by", "one.__defaults__ = (2.0,)", "one()", False),
             ("import sys\none = 1.0", "import __main__; __main__.one = 2.0", "one", False),
             ("import sys\none = 1.0", "import __main__; __main__.other = 2.0", "one", True),
+            ("def late():\n    while True: kept['n'] = yield\nkept = dict(n=1.0)\nlater = late()", "next(later)",
+             "kept['n']", False),
             (OPERATED.format("__add__"), "kept + 2.0", "kept.one", False),
             (OPERATED.format("__eq__"), "kept == 2.0", "kept.one", False),
             (OPERATED.format("added"), "kept == 2.0", "kept.one", True),

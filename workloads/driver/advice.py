@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import locale
 import os
 import re
 import shutil
@@ -64,7 +65,12 @@ def advice(error: BaseException, folders: Collection[Path] = (), left_out: Seque
         error = _not_found(told or text)
     elif isinstance(error, IndexError) or "empty" in text:
         error = _absent(error) or error
-    to_try = _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
+    to_try = (
+        _of_import(error, text)
+        or _of_user(error, text)
+        or _of_machine(error, text)
+        or _of_file(error, text, folders)
+    )
     return f"{to_try} {_of_programs(error, left_out)}".strip()
 
 
@@ -161,18 +167,6 @@ def _of_machine(error: BaseException, text: str) -> str:
             f"Keras takes arrays, tf.data.Dataset, PyDataset and generators, but not `{kind}`: give it "
             f"`(batch for batch in {kind}(...))`, which is a generator."
         )
-    asks = isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error))
-    if asks or isinstance(error, BdbQuit):
-        return "A script cannot ask for input here: pass values with --arg or --param, and leave breakpoint() out."
-    if isinstance(error, KeyError) and _raised_in(error)[-1:] in (["os.py"], ["<frozen os>"]):
-        return f"A script has no variables of this shell: pass it with --env {error.args[0]}=VALUE."
-    if isinstance(error, IndexError) and "sys.argv[" in _line_of(error):
-        return "Pass command-line arguments with --arg: --arg=VALUE, once for each."
-    if isinstance(error, OSError) and (error.errno == errno.ENOTTY or error.filename == "/dev/tty"):
-        return (
-            "A script has no terminal here: shutil.get_terminal_size() has a default, and --arg or --env pass what it "
-            "would ask for."
-        )
     if "can't start new thread" in text or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
         return start_fewer()
     # Pipes to its own processes break too.
@@ -188,6 +182,27 @@ def _of_machine(error: BaseException, text: str) -> str:
         return (
             f"There is no program {program} in the image. Catch the error, pass what it would print with --env, or "
             "build an image FROM ours that has it and pass it with --image cpu=NAME."
+        )
+    return ""
+
+
+def _of_user(error: BaseException, text: str) -> str:
+    """Return advice on what a shell or a terminal has and a container has not; "" if the error is of something else."""
+    asks = isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error))
+    if asks or isinstance(error, BdbQuit):
+        return "A script cannot ask for input here: pass values with --arg or --param, and leave breakpoint() out."
+    if isinstance(error, KeyError) and _raised_in(error)[-1:] in (["os.py"], ["<frozen os>"]):
+        return f"A script has no variables of this shell: pass it with --env {error.args[0]}=VALUE."
+    if isinstance(error, IndexError) and "sys.argv[" in _line_of(error):
+        return "Pass command-line arguments with --arg: --arg=VALUE, once for each."
+    if isinstance(error, OSError) and "getlogin" in _line_of(error):
+        return "Nobody has logged in to a container: use getpass.getuser(), with --env USER=NAME."
+    if isinstance(error, locale.Error):
+        return "The image has no such locale: use C.UTF-8, or an image FROM ours that has it with --image."
+    if isinstance(error, OSError) and (error.errno == errno.ENOTTY or error.filename == "/dev/tty"):
+        return (
+            "A script has no terminal here: shutil.get_terminal_size() has a default, and --arg or --env pass what it "
+            "would ask for."
         )
     return ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -17,7 +16,7 @@ from workloads.driver.fitting.reading import clock_of, part_of_training, python_
 from workloads.driver.own_code.beside import changing
 from workloads.driver.own_code.changing import changes_any, names_in, own_code, shared
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.own_code.reached import codes, reached
+from workloads.driver.own_code.reached import reached
 from workloads.driver.own_code.step import own_of_step, parts_of, steps_of
 
 # What is otherwise where a step is compiled.
@@ -105,8 +104,7 @@ def _handles(found: Iterable[Any]) -> bool:
 def _fed(call: Call, python: Iterable[Any]) -> str:
     """Return what the Python of an input may change of what the step's Python reads; "" if it is nothing."""
     found = {id(each): each for each in reached(*python_of_input(call))}
-    running = (part for each in found.values() if inspect.isgenerator(each) for part in codes(each.gi_code))
-    code = [*own_code(found.values()), *running]
+    code = [*own_code(found.values())]
     if changes_any(code) and any(map(part_of_training(call), found.values())):
         return "what it names of the model"
     return shared(code, found, python, but=())

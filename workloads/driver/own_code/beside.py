@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
+import sched
 import signal
 import sys
 import threading
@@ -15,7 +18,7 @@ import tensorflow as tf
 from workloads.driver.call import Call
 from workloads.driver.own_code.callbacks import methods_of, own_callbacks
 from workloads.driver.own_code.changing import TO_FILES, changes_files, changes_of, own_code, shared
-from workloads.driver.own_code.reached import is_own, reached
+from workloads.driver.own_code.reached import is_own, own_code_of, reached
 from workloads.driver.own_code.step import metrics_of, own_of_step
 from workloads.driver.pipelines import datasets_of, python_of
 
@@ -71,9 +74,23 @@ def _between(call: Call, read: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
     for thread, frame in sys._current_frames().items():
         if thread not in (threading.get_ident(), threading.main_thread().ident):
             yield "A thread", [*_running(frame)]
+    yield "What waits to run in a thread", [*_waiting()]
     left = {id(each) for each in read}
     functions = python_of(datasets_of(call.arguments))
     yield "Python in a pipeline", [each for each in functions if id(each) not in left]
+
+
+def _waiting() -> Iterator[Any]:
+    """Yield the script's coroutines, and what event loops, schedulers and pools of threads are to call."""
+    for each in gc.get_objects():
+        if isinstance(each, (types.CoroutineType, types.AsyncGeneratorType)):
+            yield from (each,) if own_code_of(each) else ()
+        elif isinstance(each, asyncio.Handle):
+            yield getattr(each, "_callback", None)
+        elif isinstance(each, sched.Event):
+            yield each.action
+        elif type(each).__name__ == "_WorkItem":  # of concurrent.futures
+            yield getattr(each, "fn", None)
 
 
 def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:

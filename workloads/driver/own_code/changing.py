@@ -31,6 +31,7 @@ from workloads.driver.own_code.reached import (
     is_of_script,
     is_own,
     may_change,
+    own_code_of,
     package_of,
     reached,
 )
@@ -338,10 +339,9 @@ def sets_seeds(starts: Iterable[Any]) -> bool:
 
 
 def own_code(things: Iterable[Any]) -> Iterator[types.CodeType]:
-    """Yield the code of the script's functions among things, and of the functions that are defined in it."""
-    for each in things:
-        if inspect.isfunction(each) and is_own(each.__module__):
-            yield from codes(each.__code__)
+    """Yield the code of the script's functions and generators among things, and of what is defined in it."""
+    for code in filter(None, map(own_code_of, things)):
+        yield from codes(code)
 
 
 def names_in(things: Iterable[Any]) -> set[str]:

@@ -50,8 +50,14 @@ _kinds: dict[type, bool] = {}
 _FIXED_IN = {"workloads", "_thread", "_multiprocessing", "_abc", "_ctypes", "_struct", "_json", "h5py"}
 # Those whose variables, layers and pipelines are looked at otherwise.
 _TENSORFLOW = {"tensorflow", "keras"}
-# Things that have code, and where.
-_CODE = {types.FunctionType: "__code__", types.GeneratorType: "gi_code"}
+# Things that have code, where, and where those that have begun have its frame.
+_CODE = {
+    types.FunctionType: ("__code__", ""),
+    types.GeneratorType: ("gi_code", "gi_frame"),
+    types.CoroutineType: ("cr_code", "cr_frame"),
+    types.AsyncGeneratorType: ("ag_code", "ag_frame"),
+}
+RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 # Names by which code may use any of its global variables.
 _ANY = {"globals", "eval", "exec"}
 # Methods that are called by no name.
@@ -111,12 +117,18 @@ def _of_function(function: types.FunctionType) -> Iterable[Any]:
     ]
 
 
-def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Iterable[Any]:
-    frame = generator.gi_frame
+def _of_running(thing: Any) -> Iterable[Any]:
+    frame = _frame_of(thing)
     if frame is None:
         return ()
-    own = is_own(frame.f_globals["__name__"])
-    return [*frame.f_locals.values(), *(_named(generator.gi_code, frame.f_globals) if own else ())]
+    named = _named(frame.f_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
+    return [*frame.f_locals.values(), *named]
+
+
+def _frame_of(thing: Any) -> types.FrameType | None:
+    """Return the frame of a generator or coroutine; None if it has ended."""
+    found: types.FrameType | None = getattr(thing, _CODE[type(thing)][1])
+    return found
 
 
 def _of_builtin(method: Any) -> Iterable[Any]:
@@ -130,7 +142,7 @@ _INSIDE: Mapping[Any, Callable[[Any], Iterable[Any]]] = {
     functools.partial: lambda each: (each.func, *each.args, *each.keywords.values()),
     types.MethodType: lambda each: (each.__self__, each.__func__),
     types.FunctionType: _of_function,
-    types.GeneratorType: _of_generator,
+    RUNNING: _of_running,
     (types.BuiltinFunctionType, types.MethodWrapperType): _of_builtin,
     (staticmethod, classmethod): lambda each: (each.__func__,),
     property: lambda each: (each.fget,),
@@ -142,13 +154,24 @@ _INSIDE: Mapping[Any, Callable[[Any], Iterable[Any]]] = {
 
 def _attributes(thing: Any) -> set[str]:
     """Return the names of attributes that code of the script uses, also as text; none of other things."""
-    if isinstance(thing, types.MethodType):
-        thing = thing.__func__
-    code = next((getattr(thing, name) for kind, name in _CODE.items() if isinstance(thing, kind)), None)
+    code = code_of(thing.__func__ if isinstance(thing, types.MethodType) else thing)
     if code is None or str(code.co_filename).startswith(_LIBRARIES):
         return set()
     texts = {each for part in codes(code) for each in part.co_consts if isinstance(each, str)}
     return texts.union(*(part.co_names for part in codes(code)))
+
+
+def code_of(thing: Any) -> types.CodeType | None:
+    """Return the code of a function, a generator or a coroutine; None of other things."""
+    return getattr(thing, _CODE[type(thing)][0]) if type(thing) in _CODE else None
+
+
+def own_code_of(thing: Any) -> types.CodeType | None:
+    """Return the code of a function, or of a generator or coroutine that has not ended, of the script; else None."""
+    if isinstance(thing, types.FunctionType):
+        return thing.__code__ if is_own(thing.__module__) else None
+    frame = _frame_of(thing) if isinstance(thing, RUNNING) else None
+    return frame.f_code if frame and is_own(str(frame.f_globals.get("__name__"))) else None
 
 
 def is_of_script(thing: Any) -> bool:
