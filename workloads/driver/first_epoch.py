@@ -17,6 +17,8 @@ from workloads.driver.pipelines import class_of, pipelines
 
 # How much of what lies before a cache is compared between two passes.
 _COMPARED, _COMPARED_S = 20_000, 2.0
+# How many elements are looked at to see whether something has changed.
+_OBSERVED = 256
 # How long what lies before a cache is read to see how fast it is; longer if nobody knows how much there is.
 _TRIED_S, _TRIED_UNKNOWN_S = 1.0, 5.0
 
@@ -75,13 +77,19 @@ def repeats(dataset: tf.data.Dataset, watch: Watch) -> bool:
         return all(_repeats(source, watch) for source in sources)
 
 
-def _repeats(source: tf.data.Dataset, watch: Watch) -> bool:
-    first: list[bytes] = []
+def digests(dataset: tf.data.Dataset, most: int = _OBSERVED) -> list[bytes]:
+    """Return the hashes of the first elements of a pipeline, as many as are read in a moment."""
+    found: list[bytes] = []
     ends_s = time.monotonic() + _COMPARED_S
-    for element in source.take(_COMPARED):
-        first.append(digest(element))
+    for element in dataset.take(most):
+        found.append(digest(element))
         if time.monotonic() > ends_s:
             break
+    return found
+
+
+def _repeats(source: tf.data.Dataset, watch: Watch) -> bool:
+    first = digests(source, _COMPARED)
     alike = source.take(len(first))
     if first and [*map(digest, alike.repeat(2))] != first * 2:
         return False

@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,13 +41,14 @@ from workloads.driver.call import Call
 from workloads.driver.edits import changes
 from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
+from workloads.driver.foresight import foreseen
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
 from workloads.driver.losses import UnlikeError, comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
 from workloads.driver.own_code import children
-from workloads.driver.own_code.callbacks import acts_every
+from workloads.driver.own_code.callbacks import acts_every, own_callbacks
 from workloads.driver.own_code.reached import is_own
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
@@ -80,6 +82,9 @@ _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryall
 
 # More than a program such as git takes, and less than the import of TensorFlow.
 _BUSY_S = 1.0
+
+# So long callbacks may take for what they do in later epochs.
+_FORESIGHT_S = 30.0
 
 # An ablation that takes longer to compile is not read again.
 _LONGEST_AGAIN_S = 1.5
@@ -381,7 +386,21 @@ class ScriptRun:
                 job.metric(FLOPS, flops_per_sample(call))
         if job.variant not in (BASELINE, *self._results.scripts) and self._spec.evaluate:
             self._report_script(job.variant)
+        self._foresee(call)
         return result
+
+    def _foresee(self, call: Call) -> None:
+        """Judge a remedy that was read alone by what callbacks do in later epochs; this process ends then."""
+        variant = self._task.script
+        alone = self._task.short and len(self._task.fixes) == 1 and self._results.begun_count(variant) == 1
+        if not (alone and own_callbacks(call)):
+            return
+        timer = threading.Timer(min(_FORESIGHT_S, self._spec.stall_s / 2 or _FORESIGHT_S), self._end)
+        timer.daemon = True
+        timer.start()
+        if reason := foreseen(FIX.argument(variant), call):
+            self._events.write("judged", variant=variant, reason=reason)
+        self._end()
 
     def _beside(self, job: Job, threads: BusyThreads) -> Iterator[str]:
         """Yield sentences on what takes time beside the measured call; "" where there is nothing to tell."""

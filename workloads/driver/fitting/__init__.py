@@ -1,14 +1,15 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
-A module with a `misfit` is the check of the remedy of its name; the others help them. The remedies in harness/fixes
-read a script's text. Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as
-TensorFlow has traced them, a step that is traced twice.
+A module with a `misfit` is the check of the remedy of its name, and its `observed` what the remedy keeps; the others
+help them. The remedies in harness/fixes read a script's text. Here are its objects: callbacks whose classes may come
+from anywhere, functions of a pipeline as TensorFlow has traced them, a step that is traced twice.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
 from workloads.driver.call import Call
 
@@ -19,5 +20,15 @@ _MODULES = {
 
 def misfit(remedy: str, call: Call) -> str:
     """Return why a remedy, by name, would change training, or nothing at all; "" if it fits."""
-    check = getattr(_MODULES.get(remedy.replace("-", "_")), "misfit", None)
+    check = _of(remedy, "misfit")
     return check(call) if check else ""
+
+
+def observed(remedy: str, call: Call) -> Any:
+    """Return what a remedy keeps, or reads earlier, as it is by now, to compare it; None if it does neither."""
+    observe = _of(remedy, "observed")
+    return observe(call) if observe else None
+
+
+def _of(remedy: str, name: str) -> Any:
+    return getattr(_MODULES.get(remedy.replace("-", "_")), name, None)

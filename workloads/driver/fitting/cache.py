@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.first_epoch import cached_bytes, caches, free_memory, repeats
+from workloads.driver.first_epoch import cached_bytes, caches, digests, free_memory, repeats
 from workloads.driver.fitting.operations import DRAWING, WRITING, kinds_in
 from workloads.driver.fitting.reading import changed_between, reads_files, reads_training, unused
 from workloads.driver.own_code.children import changing_files
@@ -63,6 +63,12 @@ def _may_never_end(dataset: Any) -> bool:
         return True
     kinds = {*map(class_of, parts), *kinds_in(parts)}
     return any("Generator" in kind or "Repeat" in kind for kind in kinds)
+
+
+def observed(call: Call) -> list[list[bytes]]:
+    """Return hashes of what caches keep."""
+    sources = [source for cache in caches(call.arguments["x"]) for source in cache._inputs()]
+    return [digests(each) for each in sources]
 
 
 def _changed_beside() -> str:

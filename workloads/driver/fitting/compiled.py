@@ -71,6 +71,11 @@ def misfit(call: Call) -> str:
     return reason or changing(call, "what the step's Python reads", python, set(), step=True)
 
 
+def observed(call: Call) -> list[Any]:
+    """Return the operations and constants of the steps."""
+    return [traced(call, step) for step in steps_of(call)[:1]]
+
+
 def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any]) -> str:
     """Return that Python in a step does not do the same each time that it is traced; "" if it does."""
     with Watch(()) as making:

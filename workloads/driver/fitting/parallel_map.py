@@ -74,6 +74,10 @@ def misfit(call: Call) -> str:
     return ""
 
 
+# What is read ahead into the next epoch.
+observed = prefetch.observed
+
+
 def _draws_twice(function: Any) -> bool:
     """Return whether operations of a function have the same seed, and so draw alike, call by call."""
     seeds = Counter(

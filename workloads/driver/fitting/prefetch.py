@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workloads.driver.call import Call
+from workloads.driver.first_epoch import digests
 from workloads.driver.fitting.operations import captured, is_seed, kinds_in
 from workloads.driver.fitting.reading import changed_between, changed_in_step, outlives_epochs, reads_training
 from workloads.driver.own_code.callbacks import around_batches
@@ -27,6 +28,11 @@ def misfit(call: Call) -> str:
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
         return (around_batches(call) if reads else "") or changed_in_step(call, datasets, kinds)
     return changed_between(call, datasets, kinds)
+
+
+def observed(call: Call) -> list[bytes] | None:
+    """Return hashes of what an input that goes on in the next epoch gives first; None of others."""
+    return digests(call.arguments["x"]) if call.is_pipeline and outlives_epochs(call) else None
 
 
 def reads_on(call: Call) -> str:
