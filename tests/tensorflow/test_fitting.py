@@ -769,6 +769,43 @@ def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute, par
     assert wrong == [], "\n".join(f"{case[0]} {case[2]} {why!r}: {case[1][-700:]}" for case, why in wrong)
 
 
+SETTINGS = (
+    "import configparser, zipfile\nkept = configparser.ConfigParser()\nkept.read_string('[a]\\nn=1')\n"
+    "with zipfile.ZipFile('/tmp/later.zip', 'w') as later: later.writestr('hard.txt', '2')\n"
+    "open('/tmp/hard.txt', 'w').write('1')\n"
+)
+AS_SET, FROM_FILE = "kept.getfloat('a', 'n')", "open('/tmp/hard.txt').read()"
+LATER = "'[a]\\nn=2' if {} else ''"
+FORESEEN = [
+    *((remedy, f"kept.read_string({LATER.format(when)})", AS_SET, True) for remedy in ("cache", "compiled")
+      for when in ("of[0] == 6", "of[1]['loss'] < 0.01", "of[1].get('loss', 0) > 50")),
+    ("cache", "of[0] == 6 and zipfile.ZipFile('/tmp/later.zip').extract('hard.txt', '/tmp')", FROM_FILE, True),
+    ("cache", "open('/tmp/other.txt', 'a').write('1'), of[1]['none']", FROM_FILE, False),
+    ("compiled", "print(of), self.model.predict(x, verbose=0), of[1]['none']", AS_SET, False),
+]  # fmt: skip
+
+
+def test_what_callbacks_do_in_later_epochs_is_foreseen(execute):
+    texts = [
+        between(SETTINGS, does, reads).replace("epochs=2", "epochs=9")
+        if remedy == "cache"
+        else eager(f"scale = {reads}", SETTINGS + OWN.format(f"def on_epoch_end(self, *of): {does}")).replace(
+            "model.fit(x, y, ", "model.fit(x, y, epochs=9, callbacks=[own], "
+        )
+        for remedy, does, reads, _ in FORESEEN
+    ]
+    given = [(case[0], text) for case, text in zip(FORESEEN, texts, strict=True)]
+    begun = "[each.set_model(took.call.model) for each in took.call.callbacks]"
+    judged = f"({begun}, foreseen(remedy, took.call))[1]"
+    imported = TAKE.replace(
+        "from workloads.driver.losses",
+        "from workloads.driver.foresight import foreseen\nfrom workloads.driver.losses",
+    )
+    found = execute(imported.replace("GIVEN", repr(given)).replace("JUDGED", judged))
+    wrong = [(case, why) for case, why in zip(FORESEEN, found, strict=True) if ("Own" in why) is not case[3]]
+    assert wrong == []
+
+
 def test_what_the_script_as_written_does_already_is_said(execute):
     model = PLAIN.replace("'mse'", "'mse', steps_per_execution=4")
     given = [

@@ -31,8 +31,9 @@ def foreseen(remedy: str, call: Call) -> str:
     for logs in _results(call):
         _act(call, own, logs)
         if observed(remedy, call) != before:
-            names = " and ".join(sorted({type(each).__name__ for each in own}))
-            return f"What {names} does in later epochs changes what would be kept from the first on."
+            names = sorted({type(each).__name__ for each in own})
+            called = f"callback{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+            return f"Later calls of the {called} change what would be kept from the first on."
     return ""
 
 
