@@ -86,11 +86,11 @@ def _waiting() -> Iterator[Any]:
         if isinstance(each, (types.CoroutineType, types.AsyncGeneratorType)):
             yield from (each,) if own_code_of(each) else ()
         elif isinstance(each, asyncio.Handle):
-            yield getattr(each, "_callback", None)
+            yield from (getattr(each, "_callback", None), *(getattr(each, "_args", None) or ()))
         elif isinstance(each, sched.Event):
-            yield each.action
+            yield from (each.action, *each.argument)
         elif type(each).__name__ == "_WorkItem":  # of concurrent.futures
-            yield getattr(each, "fn", None)
+            yield from (getattr(each, "fn", None), *getattr(each, "args", ()))
 
 
 def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:

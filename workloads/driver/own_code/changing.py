@@ -193,27 +193,35 @@ def shared(
         but: things that do not count.
     """
     others = [*reached(*read)]
-    settings = _settings(found.values(), stored=True) & _settings(others, stored=False)
-    if settings:
+    if settings := _settings(found.values(), stored=True) & _settings(others, stored=False):
         return min(name for _, name in settings)
+    counts = found.keys() - {id(each) for each in but}
+    both_use = [each for each in others if id(each) in counts]
+    if bound := _bound_methods(found.values(), both_use):
+        return min(bound)
     if not changes_any(code):
         return ""
+    changes = _Changes(code)
+    if replaced := changes.attributes & _REPLACING:
+        return min(replaced)
     functions = [part for each in others if inspect.isfunction(each) for part in codes(each.__code__)]
     names = {name for part in functions for name in _names_read(part)}
-    changes = _Changes(code)
     # A module, or a class, of the script may be reached in any way.
-    if changes.attributes & _REPLACING:
-        return min(changes.attributes & _REPLACING)
-    both_ways = (*others, *(each for each in found.values() if isinstance(each, types.ModuleType)))
-    owners = (
-        each for each in both_ways if isinstance(each, (types.ModuleType, type)) and _is_of_script(each)
+    modules = (each for each in found.values() if isinstance(each, types.ModuleType))
+    owners = [each for each in (*others, *modules) if isinstance(each, (types.ModuleType, type))]
+    attributes = changes.attributes.intersection(
+        name for each in filter(_is_of_script, owners) for name in vars(each)
     )
-    attributes = changes.attributes.intersection(name for each in owners for name in vars(each))
     if both := names & (changes.variables | attributes | changes.environment):
         return min(both)
-    left = {id(each) for each in but}
-    both_use = (each for each in others if id(each) in found.keys() - left)
     return next(filter(None, (changes.of(each, found, names) for each in both_use)), "")
+
+
+def _bound_methods(found: Iterable[Any], both_use: Sequence[Any]) -> set[str]:
+    """Return methods of shared things, such as a dict's update, that are called as they are, by no code of a script."""
+    methods = (each for each in found if isinstance(each, types.BuiltinMethodType))
+    known = (each for each in methods if each.__name__ in CHANGING_METHODS)
+    return {each.__name__ for each in known if any(each.__self__ is thing for thing in both_use)}
 
 
 def _is_in_file(thing: Any) -> bool:
@@ -298,10 +306,9 @@ def _methods(thing: Any) -> Iterator[types.FunctionType]:
 
 def _sets_items(code: types.CodeType) -> bool:
     """Return whether code sets items, or calls what does."""
-    return any(
-        step.opname in _SETTING_ITEMS
-        or step.argval in CHANGING_METHODS
-        or (isinstance(step.argval, tuple) and "out" in step.argval)
+    by_name = any("out" in each for each in code.co_consts if isinstance(each, tuple))
+    return by_name or any(
+        step.opname in _SETTING_ITEMS or step.argval in CHANGING_METHODS
         for step in dis.get_instructions(code)
     )
 
