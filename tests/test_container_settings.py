@@ -164,6 +164,8 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(bytes(1 << 20)), "more than 64 MiB"),
         ("200 OK\r\nContent-Length: 2", lambda: [b"{}"], "is not Docker's"),
         ("200 OK\r\nContent-Length: 2", lambda: [b"[]"], "is not Docker's"),
+        ("200 OK\r\nContent-Length: 200000", lambda: [b"[" * 200_000], "is not Docker's"),
+        ("301 Moved\r\nLocation: /version\r\nContent-Length: 0", lambda: [b""], "is not Docker's"),
         ("500 Error\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: status 500 without a message"),
         ("200 OK\r\nContent-Length: 6", lambda: [b"<html>"], "is not JSON"),
         ("is what HTTP has a number for", list, "is not HTTP"),
@@ -171,7 +173,7 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
         ("403 Forbidden\r\nContent-Length: 32", lambda: [b'{"message": "denied by plugin."}'], "denied by plugin."),
     ],
-    ids=range(11),
+    ids=range(13),
 )  # fmt: skip
 def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     timeout_s = 0.3 if body is dripping else CONNECT_S

@@ -636,6 +636,7 @@ HEAD = "Graph execution error:\n\nDetected at node a defined at (most recent cal
          "CenterCrop.call().\n\n    \x1b[1mNo height\x1b[0m\n\n    Arguments received by CenterCrop.call():\n"
          "      • inputs=tf.Tensor\n      • training=True", "No height"),
         ("Exception encountered when calling B.call().\n\nNo\n\nArguments received by B.call():\n  • x=3", "No"),
+        ("bad setting:\n  rate is 7\n  use 3\n  or 4", "bad setting: rate is 7 use 3"),
         (HEAD + "Failed to analyze:\nHloModule a, entry={}\n\n%b {\n}\n\n\t [[{{node a}}]]", "Failed to analyze:"),
     ],
 )  # fmt: skip

@@ -22,7 +22,14 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, InvalidVersion, NotFound, StreamParseError
 from docker.utils.config import find_config_file
 from requests import PreparedRequest, Response
-from requests.exceptions import HTTPError, JSONDecodeError, ReadTimeout, RequestException, Timeout
+from requests.exceptions import (
+    HTTPError,
+    JSONDecodeError,
+    ReadTimeout,
+    RequestException,
+    Timeout,
+    TooManyRedirects,
+)
 from urllib3.exceptions import HTTPError as SocketError
 
 from harness.errors import EngineError
@@ -290,6 +297,8 @@ def _strange(error: Exception) -> str:
     cause = error.__cause__ or error
     if type(_innermost(error)) is BadStatusLine:  # its text is the whole first line
         return "its answer is not HTTP, so it may be another program's"
+    if isinstance(_innermost(error), (RecursionError, TooManyRedirects)):
+        return "its answer is not Docker's, so it may be another program's"
     if isinstance(cause, InvalidVersion):
         return f"it is too old: {cause}"
     if isinstance(cause, JSONDecodeError):
