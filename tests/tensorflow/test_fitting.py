@@ -770,7 +770,8 @@ def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute, par
 
 
 SETTINGS = (
-    "import configparser, zipfile\nkept = configparser.ConfigParser()\nkept.read_string('[a]\\nn=1')\n"
+    "import configparser, zipfile\nbegun = time.time()\n"
+    "kept = configparser.ConfigParser()\nkept.read_string('[a]\\nn=1')\n"
     "with zipfile.ZipFile('/tmp/later.zip', 'w') as later: later.writestr('hard.txt', '2')\n"
     "open('/tmp/hard.txt', 'w').write('1')\n"
 )
@@ -780,6 +781,7 @@ FORESEEN = [
     *((remedy, f"kept.read_string({LATER.format(when)})", AS_SET, True) for remedy in ("cache", "compiled")
       for when in ("of[0] == 6", "of[1]['loss'] < 0.01", "of[1].get('loss', 0) > 50")),
     ("cache", "of[0] == 6 and zipfile.ZipFile('/tmp/later.zip').extract('hard.txt', '/tmp')", FROM_FILE, True),
+    ("compiled", f"kept.read_string({LATER.format('time.time() > begun + 999')})", AS_SET, True),
     ("cache", "open('/tmp/other.txt', 'a').write('1'), of[1]['none']", FROM_FILE, False),
     ("compiled", "print(of), self.model.predict(x, verbose=0), of[1]['none']", AS_SET, False),
 ]  # fmt: skip

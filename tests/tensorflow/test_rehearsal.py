@@ -123,8 +123,7 @@ sys.stdout.close()
 @pytest.mark.parametrize(
     "then",
     [
-        f"{SAME}print(model.history.history['loss'][50])",
-        f"{SAME}os._exit(3)",
+        f"{SAME}print(model.history.history['loss'][50])\nos._exit(3)",
         "import sys\nsys.stdout = None\nmodel.predict(x, verbose=0)",
     ],
 )

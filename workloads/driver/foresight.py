@@ -7,17 +7,20 @@ looked at before the script's callbacks have acted in all epochs of a call, and 
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from time import monotonic  # by a name of its own: clocks are replaced
 from typing import Any
 
 from workloads.driver.call import Call
+from workloads.driver.clocks import replace_clocks
 from workloads.driver.fitting import observed
 from workloads.driver.own_code.callbacks import own_callbacks
 
 # Callbacks act for so long with each kind of results, in the last epoch too, around so many batches of an epoch.
 _LONGEST_S, _BATCHES = 2.0, 8
+# So far clocks go on in an epoch.
+_EPOCH_S = 600
 # Results of training that a callback may wait for.
 _LOW, _HIGH = 0.0, 100.0
 
@@ -28,8 +31,10 @@ def foreseen(remedy: str, call: Call) -> str:
     before = observed(remedy, call) if own and call.trains else None
     if before is None or before != observed(remedy, call):  # it differs by itself
         return ""
+    ahead_s = [0]
+    replace_clocks(lambda clock, second: lambda: clock() + ahead_s[0] * second)
     for logs in _results(call):
-        _act(call, own, logs)
+        _act(call, own, logs, ahead_s)
         if observed(remedy, call) != before:
             names = sorted({type(each).__name__ for each in own})
             called = f"callback{'s' if len(names) > 1 else ''} {' and '.join(names)}"
@@ -46,14 +51,19 @@ def _results(call: Call) -> Iterator[Mapping[str, float]]:
     yield {name: _LOW if "loss" in name else _HIGH for name in names}
 
 
-def _act(call: Call, callbacks: list[Any], logs: Mapping[str, float]) -> None:
-    """Let callbacks act as in all epochs of a call, as far as there is time, and in the last."""
-    ends_s, last = time.monotonic() + _LONGEST_S, call.first_epoch + call.epochs - 1
+def _act(call: Call, callbacks: list[Any], logs: Mapping[str, float], ahead_s: list[int]) -> None:
+    """Let callbacks act as in all epochs of a call, as far as there is time, and in the last.
+
+    Args:
+        ahead_s: a number of seconds by which clocks are ahead.
+    """
+    ends_s, last = monotonic() + _LONGEST_S, call.first_epoch + call.epochs - 1
     steps = call.steps_per_epoch or _BATCHES
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         for epoch in range(call.first_epoch, last + 1):
+            ahead_s[0] += _EPOCH_S
             _act_in(call, callbacks, epoch, steps, logs)
-            if time.monotonic() > ends_s:
+            if monotonic() > ends_s:
                 _act_in(call, callbacks, last, steps, logs)
                 break
 

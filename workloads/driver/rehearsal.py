@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -23,6 +22,7 @@ import tensorflow as tf
 
 from workloads.driver import script
 from workloads.driver.call import Call, callbacks_in
+from workloads.driver.clocks import replace_clocks
 from workloads.driver.endings import Did, Ending
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -41,7 +41,6 @@ _LONGEST_S = 30.0
 # is kept there, so that sets of objects have another order.
 _FASTER = 3
 _KEPT: list[bytes] = []
-_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
 # Of output and of each of so many files, so many bytes and lines of so many characters are compared.
 _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
 _MODEL = re.compile(r"\.(keras|h5|hdf5|pb)$|\.data-\d")
@@ -265,10 +264,9 @@ def _lines(text: str) -> list[str]:
 def _disturb() -> None:
     """Let the clocks of Python go faster from now on, and objects have other addresses."""
     _KEPT.extend(bytes(size) for size in range(1, 480, 8) for _ in range(size % 3 * 2 + 1))
-    for name in _CLOCKS:
-        setattr(time, name, _faster(getattr(time, name)))
+    replace_clocks(_faster)
 
 
-def _faster(clock: Callable[[], Any]) -> Callable[[], Any]:
+def _faster(clock: Callable[[], float], _: int) -> Callable[[], float]:
     began = clock()
     return lambda: began + _FASTER * (clock() - began)
