@@ -454,6 +454,18 @@ CASES = [
     ("compiled", eager("scale = noise()", "@tf.function\ndef noise(): return np.random.normal()\n"), False),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): print(logs)"), "own"), True),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.trainable = False"), "own"), False),
+    *(
+        ("compiled", callbacks(OWN.format(f"def on_epoch_end(self, *of): {does}; self.model.summary"), "own"), fits)
+        for does, fits in (
+            ("m = np.ones(2); m[0] += 1; m[0:1] += 1; m[:] = 1", True),
+            ("self.n = 1; self.n += 1; self.m = {}; self.m[1] = 2; self.m[1] += 1", True),
+            ("m = self.model.layers[0]; m.rate = 1", False),
+            ("m = self.model.layers[0]; m.rate += 1", False),
+            ("self.model.rates[0] = 1", False),
+            ("self.model.rates[0] += 1", False),
+            ("m = self.model.rates; m[:] = 1", False),
+        )
+    ),
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, *of): net.pop()") + "net = model\n", "own"), False),
     ("compiled", eager("scale = Net.count").replace("verbose", f"{PRINTS}, verbose"), True),
     ("compiled", eager("scale = waiting.popleft()", "waiting = collections.deque(range(99))\n"), False),

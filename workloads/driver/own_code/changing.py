@@ -41,7 +41,7 @@ _TO_MODEL = {"model", "_model"}
 _TO_ALL = {
     "__dict__", "vars", "getattr", "setattr", "__setattr__", "delattr", "globals", "get_objects", "get_referrers",
     "run_functions_eagerly", "exec", "eval", "methodcaller", "setlocale", "getcontext", "setcontext",
-    "fset", "__set__",
+    "fset", "__set__", "enable_lora", "quantize", "add_loss",
 }  # fmt: skip
 TO_VARIABLES = {
     "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
@@ -87,6 +87,9 @@ _SETTING_OUTER = {"STORE_DEREF", "DELETE_DEREF"}
 _WRITING_TO = _SETTING_ITEMS | _SETTING_ATTRIBUTES | _SETTING_VARIABLES
 ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
 STORING = _WRITING_TO | _SETTING_OUTER
+# Instructions that make what is the code's own: collections, and results, such as arrays; workloads/driver/foresight.py
+# sees if they are not.
+_MAKING = ("BUILD_", "CALL", "BINARY_OP")
 # Methods by which code changes what others read, and what they change.
 CHANGING_METHODS = {
     "append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "popleft", "popitem", "remove",
@@ -321,12 +324,24 @@ def _operations(code: types.CodeType) -> Iterator[str]:
 def _stored(code: types.CodeType, *, own: bool) -> set[str]:
     """Return the attributes that code sets: of its first argument, or of anything else."""
     first = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
-    steps = pairwise(_plain_steps(code))
-    return {
-        str(name)
-        for before, (kind, name) in steps
-        if kind in _SETTING_ATTRIBUTES and (before == first) == own
-    }
+    found = ((name, owner[-1:]) for kind, name, owner in _set(code) if kind in _SETTING_ATTRIBUTES)
+    return {str(name) for name, last in found if (last == [first]) == own}
+
+
+def _set(code: types.CodeType) -> Iterator[tuple[str, Any, list[tuple[str, Any]]]]:
+    """Yield what code sets: the instruction, its argument, and the instructions that load what it sets something of."""
+    steps = [*_plain_steps(code)]
+    for index, (kind, name) in enumerate(steps):
+        if kind not in _SETTING_ATTRIBUTES | _SETTING_ITEMS:
+            continue
+        keys = 0 if kind in _SETTING_ATTRIBUTES else 2 if kind == "STORE_SLICE" else 1
+        owner = steps[:index]
+        if owner[-1:] and owner[-1][0] == "SWAP":  # as in a.b += c, which copies a, and its keys
+            last = max(at for at, (each, _) in enumerate(owner) if each == "COPY")
+            owner = owner[: last + 1 - int(owner[last][1])]
+        if keys and owner[-1:] and owner[-1][0] == "BUILD_SLICE":
+            keys += int(owner[-1][1])
+        yield kind, name, owner[: len(owner) - keys]
 
 
 def changes_any(code: Iterable[types.CodeType]) -> bool:
@@ -406,25 +421,21 @@ def _changes_others(code: types.CodeType, by_variable: bool) -> str:
     steps = [*_plain_steps(code)]
     own = code.co_varnames[: min(1, code.co_argcount)]
     stored = [(before, name) for (before, _), (kind, name) in pairwise(steps) if kind == "STORE_FAST"]
-    made = {name for before, name in stored if before.startswith("BUILD_")}
-    made -= {name for before, name in stored if not before.startswith("BUILD_")}
+    made = {name for before, name in stored if before.startswith(_MAKING)}
+    made -= {name for before, name in stored if not before.startswith(_MAKING)}
+    for kind, name, owner in _set(code):
+        of_own = owner[-1:] == [("LOAD_FAST", *own)]
+        if kind in _SETTING_ATTRIBUTES and not (name in _OF_LOOP or of_own):
+            return str(name)
+        if kind in _SETTING_ITEMS and not _is_owned(owner, own, made, by_variable):
+            return "an item"
     for index, (kind, name) in enumerate(steps):
-        before = steps[:index]
-        if kind in _SETTING_ATTRIBUTES:
-            if name in _OF_LOOP or (before and before[-1] == ("LOAD_FAST", *own)):
-                continue
-        elif kind in _SETTING_ITEMS:
-            before = before[: -2 if kind == "STORE_SLICE" else -1]  # its key, or two
-            if _is_owned(before, own, made, by_variable):
-                continue
-        elif kind in _ATTRIBUTES and name in CHANGING_METHODS:
+        if kind in _ATTRIBUTES and name in CHANGING_METHODS:
+            before = steps[:index]
             if before and before[-1][0] == "BINARY_SUBSCR":
                 before = before[:-2]
-            if _is_owned(before, own, made, by_variable):
-                continue
-        else:
-            continue
-        return name if isinstance(name, str) else "an item"
+            if not _is_owned(before, own, made, by_variable):
+                return str(name)
     return ""
 
 
