@@ -34,7 +34,7 @@ help: ## list the targets
 
 # The stamp is written last, so an interrupted installation starts again.
 $(VENV)/installed: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	@set -e; $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { is=$$($(PYTHON) -V 2>&1 || :); echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $${is:-not a Python}. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }

@@ -386,6 +386,10 @@ class TestCommands:
         assert (printed.code, printed.out.split()[0]) == (0, "limits:"), printed.err
         text = (tmp_path / "limits.toml").read_text(encoding="utf-8")
         assert "cifar100-mlp.tuned >= " in text
+        (tmp_path / "limits.toml").write_text(edited := f"{text}# ours\n", encoding="utf-8")
+        again = tfbench("compare", "--write-limits", good)
+        assert again.code == 2 and "may have edited it" in again.err
+        assert (tmp_path / "limits.toml").read_text(encoding="utf-8") == edited
         printed = tfbench("report", good, "--accept", "limits.toml", "-f", "json,junit")
         assert printed.code == 0, printed.err
         assert "Accepted: 2 of 2 limits." in printed.out

@@ -8,6 +8,20 @@ import ast
 _FITS_OTHERS = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost", "statsmodels"}
 
 
+# Where calls of Keras have their callbacks if these are given by position.
+_CALLBACKS = {"fit": 5, "evaluate": 6, "predict": 4}
+
+
+def may_have_callbacks(call: ast.Call) -> bool:
+    """Return whether a call is one of a method of these names that is given callbacks, or may be."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = call.args[_CALLBACKS.get(name, 0) :]
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return name in _CALLBACKS and (
+        starred or bool(given) or not {"callbacks", None}.isdisjoint(each.arg for each in call.keywords)
+    )
+
+
 def calls_of_fit(tree: ast.AST) -> list[ast.Call]:
     """Return the calls of a method fit that may be that of a model of Keras, with those of `super()`."""
     # Names of what makes objects that have another fit, and of these objects.

@@ -167,7 +167,7 @@ def write_outputs(
                     file.write(text)
             elif path != target and _is_of_others(path, text):
                 raise UsageError(
-                    f"{path} is there already, and tfbench did not write it.",
+                    f"{path} is there already, and tfbench did not write it, or somebody may have edited it.",
                     hint=f"Name a file with --out, also {path.name} itself to replace it.",
                 )
             else:
@@ -195,10 +195,13 @@ def _plausible() -> Iterator[None]:
 
 
 def _is_of_others(path: Path, text: str) -> bool:
-    """Return whether a file outside of runs is there that does not have the form of `text`."""
+    """Return whether a file outside of runs is there that does not have the form of `text`, or that people edit."""
     if not path.is_file() or RunFolder(path.parent).exists():
         return False
-    there, own = _form(read_file(path).decode("utf-8", "replace")), _form(text)
+    content = read_file(path).decode("utf-8", "replace")
+    if path.suffix == ".toml":  # limits
+        return content != text
+    there, own = _form(content), _form(text)
     return len(there & own) * 2 < len(own)
 
 

@@ -35,8 +35,8 @@ _KEEPS_DATASET = {
 _PARAMETERS = {
     "fit": "x y batch_size epochs verbose callbacks validation_split validation_data shuffle class_weight "
     "sample_weight initial_epoch steps_per_epoch validation_steps",
-    "evaluate": "x y batch_size verbose sample_weight steps",
-    "predict": "x batch_size verbose steps",
+    "evaluate": "x y batch_size verbose sample_weight steps callbacks",
+    "predict": "x batch_size verbose steps callbacks",
     "compile": "optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution jit_compile",
     "map": "map_func num_parallel_calls",
     "interleave": "map_func cycle_length block_length num_parallel_calls",

@@ -754,7 +754,7 @@ def test_advice_names_what_happened(drive, text, told):
 
 
 @pytest.mark.parametrize(
-    ("given", "offered"), [("verbose=0", True), ("callbacks=each", False), ("**each", False)]
+    ("given", "offered"), [("0, 0", True), ("0, 0, None, each", False), ("**each", False)]
 )
 def test_a_module_with_calls_that_have_callbacks_needs_its_steps_one_by_one(drive, given, offered):
     helper = "def go(m, x, y):\n    return m.fit(x, y, batch_size=8)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tensorflow as tf
+
 from workloads.driver.call import Call
 from workloads.driver.fitting.output import read_output
 from workloads.driver.own_code.callbacks import reads_params
@@ -11,5 +13,7 @@ def misfit(call: Call) -> str:
     """Return why the progress bar must stay; "" if only people read it."""
     if call.as_written.get("quiet"):
         return "The call shows no progress bar: its verbose says so."
+    if isinstance(call.arguments.get("callbacks"), tf.keras.callbacks.CallbackList):
+        return "Keras shows no bar of its own beside a CallbackList."
     name = reads_params(call)
     return f"The callback {name} may read verbose from its params." if name else read_output(call)

@@ -14,6 +14,7 @@ from workloads.driver.fitting.reading import live, python_of_input
 from workloads.driver.own_code.callbacks import around_batches
 from workloads.driver.own_code.reached import is_own
 from workloads.driver.sites import where
+from workloads.fits import may_have_callbacks
 
 
 def misfit(call: Call) -> str:
@@ -45,18 +46,11 @@ def _working_beside(call: Call) -> str:
     for name, module in [*sys.modules.items()]:
         with suppress(OSError, TypeError, SyntaxError):
             text = inspect.getsource(module) if name != "__main__" and is_own(name) else ""
-            calls = filter(_has_callbacks, ast.walk(ast.parse(text)))
-            if any(call.place not in _places(each, str(module.__file__)) for each in calls):
+            calls = (each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call))
+            others = (each for each in calls if call.place not in _places(each, str(module.__file__)))
+            if any(map(may_have_callbacks, others)):
                 return name
     return ""
-
-
-def _has_callbacks(node: ast.AST) -> bool:
-    """Return whether a node is a call of fit, evaluate or predict that has callbacks, or may have."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr="fit" | "evaluate" | "predict"), keywords=given):
-            return not {"callbacks", None}.isdisjoint(each.arg for each in given)
-    return False
 
 
 def _places(node: Any, file: str) -> set[str]:
