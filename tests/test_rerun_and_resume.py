@@ -385,7 +385,9 @@ def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_pa
     monkeypatch.setenv("TFBENCH_CACHE", str(environment.paths.cache))
     prepared = environment.prepare()
     assert is_own(identity(read_run(prepared.folder.path).manifest), environment.paths)
-    # With the id of a run of the user's, from a report that was passed on.
+    # With the id and the options of a run of the user's, from a report that was passed on.
+    other_engine = replace(prepared.manifest.engine, isolated=not prepared.manifest.engine.isolated)
+    assert not is_own(identity(replace(prepared.manifest, engine=other_engine)), environment.paths)
     options = replace(prepared.manifest.options, environment={"API_TOKEN": "***"}, network=True)
     of_others = replace(
         prepared.manifest, options=options, engine=replace(prepared.manifest.engine, isolated=False)

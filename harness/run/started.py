@@ -15,8 +15,10 @@ _MOST = 1000
 
 
 def identity(manifest: Manifest) -> bytes:
-    """Return what a run must have in common with one that was started here: its id and its options."""
-    return as_json({"run_id": manifest.run_id, "options": manifest.options})
+    """Return what a run must have in common with one that was started here: its id, its options and its engine."""
+    return as_json({
+        "run_id": manifest.run_id, "options": manifest.options, "isolated": manifest.engine.isolated,
+    })  # fmt: skip
 
 
 def remember(content: bytes, paths: Paths) -> None:
