@@ -303,9 +303,13 @@ def test_an_error_at_the_end_of_the_last_epoch_is_of_the_script(drive):
     assert drive(HEAD + text, code=1).message.endswith("modulo by zero.")
 
 
-def test_an_error_that_nobody_catches_names_no_other_call(drive):
-    text = f"{HEAD}try:\n    made().fit(x, y[:3])\nexcept KeyboardInterrupt:\n    pass\n"
-    assert "--call" not in drive(text, code=1).message
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("KeyboardInterrupt", False), ("(KeyError, tf.errors.OpError)", False), ("ValueError", True)],
+)
+def test_an_error_that_nobody_catches_names_no_other_call(drive, kind, named):
+    text = f"{HEAD}try:\n    made().fit(x, y[:3])\nexcept {kind}:\n    pass\n"
+    assert ("--call" in drive(text, code=1).message) is named
 
 
 @pytest.mark.parametrize(("pause_s", "told"), [(0, True), (0.5, False)])

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import linecache
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +26,6 @@ Site = tuple[int, int]
 # What the names of scratch folders begin with; see workloads/driver/script.py.
 SCRATCH = "script-"
 # What ends a program.
-_NO_ERRORS = {"KeyboardInterrupt", "SystemExit", "GeneratorExit"}
 _METHODS = ("fit", "predict", "evaluate", "compile")
 # Lines of the user's script, where it was changed.
 _written: list[str] = []
@@ -64,21 +64,22 @@ def called_in_module() -> bool:
     return frame is not None and frame is not next(_frames(), None)
 
 
-def is_caught() -> bool:
-    """Return whether the script catches errors of what is being executed."""
+def is_caught(error: BaseException) -> bool:
+    """Return whether the script catches an error, by its class, of what is being executed."""
+    classes = {each.__name__ for each in type(error).__mro__}
     return any(
-        _catches("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_lineno)
+        _catches("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_lineno, classes)
         for frame in _frames(beside=True)
     )
 
 
-def _catches(text: str, line: int) -> bool:
-    """Return whether a line of a script is in a `try` that catches errors, or in a cell that may raise them."""
+def _catches(text: str, line: int, classes: set[str]) -> bool:
+    """Return whether a line of a script is in a `try` that catches one of these classes, or in a cell that may raise."""
     with suppress(SyntaxError):
         for node in ast.walk(as_cells(ast.parse(text), text)):
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
-                kinds = [ast.unparse(each.type) if each.type else "Exception" for each in node.handlers]
-                if not {*kinds} <= _NO_ERRORS:
+                handled = [ast.unparse(each.type) if each.type else None for each in node.handlers]
+                if any(each is None or classes.intersection(re.findall(r"\w+", each)) for each in handled):
                     return True
     return False
 

@@ -446,13 +446,13 @@ class ScriptRun:
                     f" It came after {call.steps_before_error}: measuring takes longer than the script. Let it train "
                     "more epochs, or allow more steps."
                 )
-            elif is_own(type(error).__module__) or (is_caught() and _is_raised_by_script(error)):
+            elif is_own(type(error).__module__) or (is_caught(error) and _is_raised_by_script(error)):
                 explained += (
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."
                 )
             # With a later call, earlier ones train for one step.
-            if is_caught() and not call.failed_late:
+            if is_caught(error) and not call.failed_late:
                 later = f"--call {self._spec.call + 1}"
                 explained += f" The script catches it: if it trains again after that, {later} measures that."
             return kind(explained)
