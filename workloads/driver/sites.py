@@ -74,7 +74,7 @@ def is_caught(error: BaseException) -> bool:
 
 
 def _catches(text: str, line: int, classes: set[str]) -> bool:
-    """Return whether a line of a script is in a `try` that catches one of these classes, or in a cell that may raise."""
+    """Return whether a line of a script is in a `try` for one of these classes, or in a cell that may raise errors."""
     with suppress(SyntaxError):
         for node in ast.walk(as_cells(ast.parse(text), text)):
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):

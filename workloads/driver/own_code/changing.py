@@ -78,15 +78,21 @@ _OF_LOOP = {"stop_training", "learning_rate"}
 _SEEDING = (np.random.seed, np.random.set_state, random.seed, random.setstate, tf.random.set_seed,
             tf.keras.utils.set_random_seed)  # fmt: skip
 _SEEDING_METHODS = {"seed", "set_state", "setstate", "bit_generator", "jumped", "advance"}
-# Instructions by which code changes what others read; those that act without a name; and those that set variables too.
-_SETTING_ITEMS = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+# Instructions by which code changes what others read: items, of which versions of Python have different ones,
+# attributes, variables of its module, and those of a function around it.
+_OF_NAMES = re.compile("FAST|NAME|ATTR|GLOBAL|DEREF")
+_SETTING_ITEMS = {
+    each for each in dis.opmap if each.startswith(("STORE_", "DELETE_")) and not _OF_NAMES.search(each)
+}
 _SETTING_ATTRIBUTES = {"STORE_ATTR", "DELETE_ATTR"}
 _SETTING_VARIABLES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
-_READING_VARIABLES = {"LOAD_GLOBAL", "LOAD_NAME"}
 _SETTING_OUTER = {"STORE_DEREF", "DELETE_DEREF"}
 _WRITING_TO = _SETTING_ITEMS | _SETTING_ATTRIBUTES | _SETTING_VARIABLES
+# Those that act without a name.
 ACTING = {*_WRITING_TO, "BINARY_OP", "RAISE_VARARGS"}
 STORING = _WRITING_TO | _SETTING_OUTER
+# Instructions that read variables of a module.
+_READING_VARIABLES = {"LOAD_GLOBAL", "LOAD_NAME"}
 # Instructions that make what is the code's own: collections, and results, such as arrays; workloads/driver/foresight.py
 # sees if they are not.
 _MAKING = ("BUILD_", "CALL", "BINARY_OP")
