@@ -67,6 +67,8 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
+# Seconds per epoch of those ends that take much longer than most, from the baseline's first reading in a trial.
+RARE_ENDS = "rare_ends_s"
 # Seconds per step in which the custom loop waits for a shuffle buffer to be filled, at the start of each epoch.
 FILLING = "filling_s"
 # Batches of the data for "training" or "validation", which follows, where TensorFlow does not know them, as far as they

@@ -7,7 +7,7 @@ import pytest
 from harness.fixes import fixes_for
 from tests.folders import write_files
 from tests.tensorflow.texts import HEAD
-from workloads.protocol import BETWEEN_EPOCHS
+from workloads.protocol import BETWEEN_EPOCHS, RARE_ENDS, Aim, Edit, Fix
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
@@ -170,6 +170,24 @@ def test_ends_of_long_epochs_of_unknown_length_count_with_a_validation_of_unknow
     assert 1.0 <= metric["value"] * 2500 < 4
     assert done.metric(BASELINE, "batches:training") == 2500
     assert done.metric(BASELINE, "batches:validation") == 200
+
+
+def test_a_remedy_has_the_baselines_share_of_rare_ends(drive):
+    """Of every nine epochs one ends late; a reading has none or several of these."""
+    text = HEAD + (
+        "import time\nclass Rarely(keras.callbacks.Callback):\n"
+        "    def on_epoch_end(self, epoch, logs=None):\n        time.sleep(0.3 * (epoch % 9 == 8))\n"
+        "made().fit(x, y, 8, epochs=99, verbose=1, callbacks=[Rarely()])"
+    )
+    start = text.index("verbose=1")
+    quiet = Fix(edits=(Edit(start=start, end=start + 9, text="verbose=2"),), aim=Aim.INPUT)
+    fixes = {"fix:no-progress-bar": asdict(quiet)}
+    done = drive(text, variants=[BASELINE, FIXES], fixes=fixes, steps=90)
+    rare = done.metric(BASELINE, RARE_ENDS)
+    assert rare is not None and rare >= 0.3 / 9 * 0.9
+    reported = done.of("metric", name=BETWEEN_EPOCHS)
+    assert {each["variant"] for each in reported} == {BASELINE, "fix:no-progress-bar"}
+    assert all(0.9 * rare <= each["value"] * 13 < 2 * rare for each in reported), reported
 
 
 def test_a_validation_that_takes_too_long_to_count_is_told(drive):

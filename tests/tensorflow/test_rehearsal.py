@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
+from harness.fixes import fixes_for
 from tests.tensorflow.texts import HEAD
 from workloads.protocol import Aim, Edit, Fix
 from workloads.variants import BASELINE, FIXES
@@ -155,3 +156,25 @@ def test_what_follows_a_loop_with_marked_steps_is_compared_too(tried, then, said
 
 def test_where_nothing_follows_the_call_nothing_is_run(tried):
     assert tried("") is None
+
+
+AGAIN = """
+import functools
+class Holds(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None): self.batch = batch
+model = made()
+train = functools.partial(model.fit, x, y, 8, verbose=0)
+train(epochs=9)
+train(epochs=2, callbacks=GIVEN)
+"""
+
+
+@pytest.mark.parametrize(("given", "fits"), [("[Holds()]", False), ("[]", True)])
+def test_a_later_call_of_the_model_has_callbacks_of_its_own(drive, given, fits):
+    text = HEAD + AGAIN.replace("GIVEN", given)
+    name = "fix:steps-per-execution"
+    fixes = {key: asdict(fix) for key, fix in fixes_for(text, "cpu").items() if key == name}
+    assert fixes, "it is one call in the text"
+    done = drive(text, variants=[BASELINE, FIXES], fixes=fixes)
+    (judged,) = done.of("judged", variant=name)
+    assert judged["reason"] == "" if fits else "For a later call, at train.py" in judged["reason"]

@@ -24,13 +24,14 @@ from workloads.driver import script
 from workloads.driver.call import Call, callbacks_in
 from workloads.driver.clocks import replace_clocks
 from workloads.driver.endings import Did, Ending
+from workloads.driver.fitting import misfit_later
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import iterations
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
 from workloads.protocol import STEPS_PER_CALL, visible
-from workloads.variants import BASELINE
+from workloads.variants import BASELINE, FIX
 
 # A call stops after so many steps, or fewer that take this long at the baseline's speed; a training after so many
 # epochs. Calls of several steps are not tried where they would take longer.
@@ -65,6 +66,7 @@ class Rehearsal:
         self._ended = threading.Lock()
         self._caller: threading.Thread | None = None  # once its call has returned
         self._process = getpid()
+        self._measured: Any = None
         step_s = job.results.step_s(BASELINE) or _CALL_S / _STEPS
         steps = min(_STEPS, int(_CALL_S / step_s))
         per_call = STEPS_PER_CALL[job.spec.device]
@@ -74,6 +76,7 @@ class Rehearsal:
         """Run the measured call, shortened, and begin to note what follows."""
         self.begin()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
+        self._measured = call.model
         result = self._run(method, call.model, call.arguments, call.place, times=call.steps_per_batch)
         self._caller = threading.current_thread()
         return result
@@ -98,8 +101,25 @@ class Rehearsal:
         timer.start()
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
-        """Run a later call of Keras, shortened."""
+        """Run a later call of Keras, shortened; end the process if the remedy would change it."""
+        if reason := self._misfit(model, arguments):
+            with self._ended:
+                place = caller()
+                told = f"For a later call, at {place}: {reason}"
+                self._job.events.write("judged", variant=self._job.variant, reason=told)
+                os._exit = _exit
+                self._end()
         return self._run(method, model, arguments, caller())
+
+    def _misfit(self, model: Any, arguments: Mapping[str, Any]) -> str:
+        """Return why the remedy does not fit a later call of the measured model; "" if it does."""
+        if self._measured is not model or arguments.get("x") is None or not FIX.has(self._job.variant):
+            return ""
+        with suppress(Exception):  # it fails where Keras runs it, too
+            call = Call(model, arguments)
+            call.script = self._job.spec.scripts[BASELINE].text
+            return misfit_later(FIX.argument(self._job.variant), call)
+        return ""
 
     def ended(self, error: BaseException | None = None) -> None:
         """Write what the script did, once it has ended; end the process."""

@@ -285,8 +285,12 @@ class Trial:
         if variant not in known:
             if not self._endings:
                 self._endings.append(self._rehearse(()))
+            ending = self._rehearse(fixes)
+            if refused_there := self._file.read().left_out.get(variant):
+                self._judged[variant] = refused_there
+                return False
             compare = partial(
-                difference, self._rehearse(fixes), within=_WITHIN[self._spec.device],
+                difference, ending, within=_WITHIN[self._spec.device],
                 exact=self._file.results.alike.get(variant) == "steps", acts=not _QUIETER & {*fixes},
             )  # fmt: skip
             reason = compare(self._endings[0], self._endings[-1])

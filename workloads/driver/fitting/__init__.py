@@ -1,8 +1,9 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
-A module with a `misfit` is the check of the remedy of its name, and its `observed` what the remedy keeps; the others
-help them. The remedies in harness/fixes read a script's text. Here are its objects: callbacks whose classes may come
-from anywhere, functions of a pipeline as TensorFlow has traced them, a step that is traced twice.
+A module with a `misfit` is the check of the remedy of its name, its `observed` what the remedy keeps, and its `later`
+the check of a later call of the same model; the others help them. The remedies in harness/fixes read a script's text.
+Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as TensorFlow has traced
+them, a step that is traced twice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ _MODULES = {
 def misfit(remedy: str, call: Call) -> str:
     """Return why a remedy, by name, would change training, or nothing at all; "" if it fits."""
     check = _of(remedy, "misfit")
+    return check(call) if check else ""
+
+
+def misfit_later(remedy: str, call: Call) -> str:
+    """Return why a remedy would change a later call of the measured model, by what it is given; "" if it fits."""
+    check = _of(remedy, "later")
     return check(call) if check else ""
 
 

@@ -68,7 +68,12 @@ def misfit(call: Call) -> str:
     for step in others if python else ():
         with suppress(Exception):  # it may take other inputs
             reason = reason or _same_each_time(call, step, python)
-    return reason or changing(call, "what the step's Python reads", python, set(), step=True)
+    return reason or later(call)
+
+
+def later(call: Call) -> str:
+    """Return that something may change between epochs of a call what its step's Python reads; "" if nothing may."""
+    return changing(call, "what the step's Python reads", own_of_step(call), set(), step=True)
 
 
 def observed(call: Call) -> list[Any]:

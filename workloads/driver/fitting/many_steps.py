@@ -11,6 +11,11 @@ def misfit(call: Call) -> str:
     """Return why many steps per call of Keras would change what runs between them; "" if they would not."""
     if int(call.model.steps_per_execution) != 1:
         return "The script trains several steps per call by itself."
+    return later(call) or read_output(call)
+
+
+def later(call: Call) -> str:
+    """Return why callbacks must run around each batch of a call, or know its steps; "" if they need not."""
     if name := reads_params(call):
         return f"The callback {name} counts on the number of steps in its params."
-    return read_output(call) or around_batches(call)
+    return around_batches(call)

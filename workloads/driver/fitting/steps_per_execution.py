@@ -35,6 +35,10 @@ def misfit(call: Call) -> str:
     return read_output(call) or around_batches(call) or _input_reads_training(call)
 
 
+# A later call has callbacks of its own.
+later = around_batches
+
+
 def _input_reads_training(call: Call) -> str:
     """Return that Python of an input may read what training changes, where steps follow each other otherwise."""
     found = live(call, python_of_input(call), clock=False)
