@@ -48,7 +48,11 @@ _MEASURED = re.compile(
 _SETTINGS = (".env", ".json", ".toml", ".ini", ".cfg", ".conf", ".yaml", ".yml", ".properties")
 _MOST_SETTINGS = 1 << 18
 _MOST_VALUES = 20_000
-_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?P<name>[\w.-]+)\s*=\s*(?P<value>.*)$", re.MULTILINE)
+# Its value may be quoted over several lines.
+_VARIABLE = re.compile(
+    r"""^\s*(?:export\s+)?(?P<name>[\w.-]+)[ \t]*=[ \t]*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|.*)""",
+    re.MULTILINE,
+)
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
 # What stands for a password in the text of an address: %s, {}, <password>, $PASSWORD, ***.
 _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*+|\.{3}")
@@ -190,13 +194,7 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
     whole = [
         value for name, value in private if len(value) >= (SHORTEST if names_secret(name) else SHORTEST_OTHER)
     ]
-    parts = [
-        part
-        for _, value in private
-        for name, part in _parts(value)
-        if is_mixed(part) or _is_named_secret(name, part)
-    ]
-    return tuple(sorted({*whole, *parts}))
+    return tuple(sorted({*whole}.union(*(_secret_parts(value) for _, value in private))))
 
 
 @cache  # for all trials of a run
@@ -211,7 +209,8 @@ def secrets_beside(folder: Path) -> tuple[str, ...]:
                     text = path.read_text(encoding="utf-8", errors="replace")
                     found.update(named_secrets(text))
                     values = itertools.islice(_texts_in(_settings(path, text)), _MOST_VALUES)
-                    found.update(value.strip() for name, value in values if is_secret_setting(name, value))
+                    secrets = [value.strip() for name, value in values if is_secret_setting(name, value)]
+                    found.update(secrets, *map(_secret_parts, secrets))
     return tuple(sorted(found))
 
 
@@ -248,6 +247,11 @@ def _is_named_secret(name: str, value: str) -> bool:
     return bool(name) and len(value) >= SHORTEST and names_secret(name, value)
 
 
+def _secret_parts(value: str) -> set[str]:
+    """Return the parts of a secret value that are secrets by themselves."""
+    return {part for name, part in _parts(value) if is_mixed(part) or _is_named_secret(name, part)}
+
+
 def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
     """Yield the parts of a secret value that a program may print by themselves, with their names; "" without one.
 
@@ -275,6 +279,8 @@ def _texts_in(value: object, name: str = "", depth: int = 20) -> Iterator[tuple[
     if isinstance(value, (str, int, float)):
         yield name, str(value)
     elif isinstance(value, dict) and depth:
+        if isinstance(value.get("name"), str) and "value" in value:  # as containers have their variables
+            yield from _texts_in(value["value"], value["name"], depth - 1)
         for key, inner in value.items():
             yield from _texts_in(inner, f"{name}.{key}" if name else str(key), depth - 1)
     elif isinstance(value, list) and depth:

@@ -53,6 +53,7 @@ class Bench:
     points: Sequence[Point] = ((),)
     variant: str = BASELINE
     announced_end: Callable[[], str] = str
+    changed: Callable[[PlannedTrial], frozenset[str]] = lambda planned: frozenset()
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
@@ -63,7 +64,7 @@ class Bench:
         runner = Runner(
             engine=self.engine, folder=self.folder, options=Options(rate_hz=100), profile=self.profile,
             sources=self._sources, progress=self.progress, poll_s=POLL_S, max_files=MAX_FILES,
-            announced_end=self.announced_end,
+            announced_end=self.announced_end, changed=self.changed,
         )  # fmt: skip
         return runner.run(jobs(self.planned, WORKLOAD, self.profile, memory_bytes=2 << 30))
 
@@ -91,6 +92,16 @@ def run_all(bench: Bench, *scripts: Script) -> tuple[Trial, ...]:
     bench.engine = FakeEngine(*scripts)
     bench.folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=bench.planned, trials=()))
     return bench.run()
+
+
+def test_a_trial_of_files_that_changed_during_the_run_fails(bench):
+    bench.changed = lambda planned: frozenset(
+        {"net.py", "notes.txt"} if planned.index == 1 else {"notes.txt"}
+    )
+    run_all(bench)
+    assert bench.statuses == [Status.OK, Status.FAILED, Status.OK]
+    message = bench.read().trials[1].message
+    assert "net.py changed during the run" in message and "--resume" in message and "notes" not in message
 
 
 def test_successful_trials(bench):

@@ -74,6 +74,10 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             path = Path(name).absolute()
             # Each package has a file of this name.
             plain = _plain_name(path.parent.name if path.stem == "__main__" else path.stem)
+            if any(
+                plain == entry.workload.name for entry in built_in()
+            ):  # which known machines have measured
+                plain = f"{plain}-script"
             _, inside, below = name.rpartition(INSIDE)
             module = ".".join(Path(below).with_suffix("").parts) if inside else ""
             chosen += (

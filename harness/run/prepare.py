@@ -9,6 +9,7 @@ import secrets
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from harness.images.extra import IMPORTED
 from harness.images.local_environment import ensure_environment, local_version
 from harness.images.recipes import PYTHON_VERSION, Recipes
 from harness.model.platform import EngineInfo, ImageInfo
-from harness.model.run import Manifest, Run, Status, Trial
+from harness.model.run import Manifest, PlannedTrial, Run, Status, Trial
 from harness.model.workload import BESIDE, Beside, FileState
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
@@ -298,6 +299,23 @@ def changed_files(before: Mapping[str, FileState], now: Mapping[str, FileState])
     )
 
 
+def _changed(prepared: Prepared, planned: PlannedTrial) -> frozenset[str]:
+    """Return the files beside the user's script of a trial that have changed since the run was planned.
+
+    Not the script itself: it runs as it was then.
+    """
+    entries = [
+        each for each in prepared.plan.entries if each.is_own and each.workload.name == planned.workload
+    ]
+    before = prepared.beside.scripts.get(planned.workload)
+    if before is None or not entries:
+        return frozenset()
+    (entry,) = entries
+    own = {*entry.workload.scripts, str(entry.path.relative_to(entry.folder))}
+    changed = changed_files(before, beside(entries).scripts[planned.workload])
+    return frozenset(printable(each) for each in changed if each not in own)
+
+
 def _read_by_trials(run: Run, folder: RunFolder, workload: str) -> frozenset[str] | None:
     """Return the files beside a script that its finished trials have opened; None if not known."""
     found: set[str] = set()
@@ -339,6 +357,7 @@ def execute(
                 progress=progress,
                 on_trial_end=on_trial_end,
                 announced_end=announced_end,
+                changed=partial(_changed, prepared),
             )
             if not prepared.folder.exists():
                 prepared.folder.create(prepared.run, prepared.files)

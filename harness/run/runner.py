@@ -35,6 +35,9 @@ from workloads.variants import FIX, STAGE, TUNED, has_any, refused
 _DRIVER_TIMES = 1.2
 _KILLED = Exit(code=-9, out_of_memory=False)
 
+# What to do about files that changed during a run, of which so many are named.
+_CHANGED, _MOST_NAMED = "Undo that and go on with --resume, or start a new run.", 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -65,6 +68,7 @@ class Runner:
     on_trial_end: Callable[[Trial], None] | None = None
     announced_end: Callable[[], str] = str
     max_files: int = OUT_FILES
+    changed: Callable[[PlannedTrial], frozenset[str]] = lambda planned: frozenset()
 
     def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         """Run the jobs in order as long as the stopping rule allows; return the trials that ran.
@@ -151,6 +155,8 @@ class Runner:
             memory_bytes=job.container.memory_bytes,
         )  # fmt: skip
         status, message = outcome(end, planned.variants)
+        if status is Status.OK and (files := self._changed_files(planned)):
+            status, message = Status.FAILED, f"Beside the script, {files} changed during the run. {_CHANGED}"
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),
@@ -173,6 +179,12 @@ class Runner:
         if isinstance(cause, KeyboardInterrupt):
             raise self._interrupted() from cause
         return trial
+
+    def _changed_files(self, planned: PlannedTrial) -> str:
+        """Return the files that a trial has read and that have changed since the run was planned; "" without any."""
+        changed, read = self.changed(planned), self.folder.opened(planned.id)
+        found = changed & read if read is not None else {each for each in changed if each.endswith(".py")}
+        return ", ".join(sorted(found)[:_MOST_NAMED])
 
     def _watch(
         self, container: Container, folder: TrialFolder, job: Job, bar: Task, label: str
