@@ -227,7 +227,7 @@ def test_what_settings_beside_a_script_name_like_secrets_is_hidden(tmp_path: Pat
         (".env", "export API_TOKEN='two words 1234' # comment\nDB_PASSWORD=half\"quoted\"1234\n"),
         (
             ".env",
-            'TLS_KEY="-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\nB0x9\n-----END PRIVATE KEY-----"\nA=1\n',
+            'TLS_KEY="-----BEGIN PRIVATE KEY-----\nMIIEvQ1BADAN99\nB0x9\n-----END PRIVATE KEY-----"\nA=1\n',
         ),
         (".env", """AZURE_SECRET='{"client": {"client_secret": "inner-1234"}}'\n"""),
         ("a.yaml", "env:\n- name: DB_PASSWORD\n  value: of-container-1234\n"),
@@ -239,7 +239,7 @@ def test_secrets_in_settings_are_what_the_format_makes_of_them(tmp_path: Path, n
     values = {
         "words with 1 blank", "block-1234", "folded-1234", "it's-1234", "listed-1234", "nested-1234", "Abcd-1234",
         "percent%1234", "no-section-1234", "two words 1234", "halfquoted1234", "netrc-1234", "inner-1234",
-        "of-container-1234", "MIIEvQIBADAN",
+        "of-container-1234", "MIIEvQ1BADAN99",
     }  # fmt: skip
     found = values.intersection(secrets_beside(tmp_path))
     assert len(found) == (2 if name == "a.json" or "API_TOKEN" in text or "---\nsecret" in text else 1)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -51,6 +51,11 @@ def settled(blocks: list[float]) -> bool:
     return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
 
 
+# A step that takes so many times as long as most, and this share of a window, is a long one; a window that waits for
+# the next takes so many times its length at most.
+_LONG, _LONG_SHARE, _MOST_ALIGNED = 20, 0.05, 2
+
+
 class UsualStep:
     """How long most steps take, to tell what one of them does beyond that.
 
@@ -75,6 +80,31 @@ class UsualStep:
         """Return what to leave out of a step that traces or compiles."""
         self._compiled += 1
         return self.beyond_ns(length_ns) if self._compiled <= self._most else 0
+
+
+class Rhythm:
+    """Find the few steps that are much longer than most, such as one in a hundred that saves the model.
+
+    Args:
+        least_ns: shorter ones do not count.
+
+    Attributes:
+        seen: whether there was one.
+    """
+
+    def __init__(self, least_ns: float) -> None:
+        self._least_ns = least_ns
+        self._lengths_ns: deque[int] = deque(maxlen=64)
+        self.seen = False
+
+    def is_long(self, length_ns: int) -> bool:
+        """Take the next step; return whether it is a long one."""
+        longer = bool(self._lengths_ns) and length_ns > _LONG * median(self._lengths_ns)
+        if longer and length_ns > self._least_ns:
+            self.seen = True
+            return True
+        self._lengths_ns.append(length_ns)
+        return False
 
 
 @dataclass
@@ -123,6 +153,7 @@ class Meter:
     _stopped: bool | None = None  # whether the loss is a number where the script would end its training
     _first: tuple[int, int] = (0, 0)
     _paused: int = 0
+    _rhythm: Rhythm = field(default_factory=lambda: Rhythm(math.inf))
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ends now; return the current time."""
@@ -216,7 +247,10 @@ class Meter:
         self._check_loss()
 
     def _warm_up(self) -> Machine:
-        began = self.clock()
+        began = last = self.clock()
+        window_ns, after_long = self.spec.window_s * 1e9, False
+        if not self.spec.steps:
+            self._rhythm = Rhythm(_LONG_SHARE * window_ns)
         blocks: list[float] = []
         # (time, steps) of the last blocks, because a single step may have used a buffered batch.
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
@@ -226,12 +260,15 @@ class Meter:
             steps = block_calls = 0
             while block_calls < calls and not self._long_enough(now - start, block_ns):
                 now, more, _, _ = yield
-                start += self._take_pause()
+                paused = self._take_pause()
+                start, last = start + paused, last + paused
+                after_long = self._rhythm.is_long((now - last) // more)
+                last = now
                 steps += more
                 block_calls += 1
             total_calls += block_calls
             self.synchronise()
-            now = self.clock()
+            now = last = self.clock()
             elapsed, spent = now - start, now - began
             recent.append((elapsed, steps))
             self.step_ns = sum(block_ns for block_ns, _ in recent) / sum(count for _, count in recent)
@@ -239,7 +276,9 @@ class Meter:
                 blocks.append(elapsed / steps)
             calls = max(1, min(2 * block_calls, round(block_ns * block_calls / elapsed)))
             over = (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9
-            if over and spent > self.waits():
+            # Windows begin and end after long steps, so that they have their share of these.
+            aligned = after_long or not self._rhythm.seen or spent > self.spec.warmup_s * 1e9 + window_ns
+            if over and aligned and spent > self.waits():
                 break
         self.phase(WARM_UP, began)
         if not (settled(blocks) or self.spec.steps or self.brief):
@@ -288,11 +327,14 @@ class Meter:
             # The window begins later by the pause, so that its length is that of its steps.
             start, last = start + paused, last + paused
             step_ns.append((now - last) // more)
+            after_long = self._rhythm.is_long(step_ns[-1])
             waited = waited + wait if min(waited, wait) >= 0 else -1
             last = now
             steps += more
             samples += more_samples
             if steps < target and not self._long_enough(now - start, length_ns):
+                continue
+            if self._rhythm.seen and not after_long and now - start < _MOST_ALIGNED * length_ns:
                 continue
             self.synchronise()
             end = self.clock()

@@ -155,8 +155,10 @@ class Boundaries(tf.keras.callbacks.Callback):
         validation_ns = self._ends.validation_ns
         self.validated += bool(validation_ns)
         if self.epochs_ended == 1:
-            # Once only: Keras traces, and compiles for a last batch that is short.
-            self._meter.pause(length + self._usual.beyond_ns(self._ends.ended_ns - self._begun_ns))
+            # Once only: Keras traces, and compiles for a last batch that is short, or a last call of fewer steps.
+            compiles = not self._epoch.exact or self._epoch.missing or self._stride > 1
+            last_ns = self._usual.beyond_ns(self._ends.ended_ns - self._begun_ns)
+            self._meter.pause(length + (last_ns if compiles else 0))
         else:
             self._pauses_ns.append(0)
             # The first validation is traced.
