@@ -107,6 +107,23 @@ def test_windows_keep_their_length_when_the_step_time_changes(tmp_path_factory, 
         assert window["wait_ns"] == -1
 
 
+@pytest.mark.parametrize(("every", "pause_ms"), [(100, 800), (100, 60), (40, 300), (7, 100)])
+def test_windows_have_their_share_of_rare_long_steps(tmp_path, every, pause_ms):
+    machine = Machine(lambda machine: (pause_ms + 1 if machine.steps % every == every - 1 else 1) * MS)
+    done = measure(tmp_path, machine, spec_of(window_s=1.0, windows=3, warmup_s=0.6))
+    whole_ms = 1 + pause_ms / every
+    for window in done.windows:
+        assert length(window) / window["steps"] / MS == pytest.approx(whole_ms, rel=0.02)
+        assert length(window) <= 2.1e9
+
+
+def test_a_long_step_of_an_asynchronous_host_makes_no_window_much_longer(tmp_path):
+    """The host is never late again, while the device takes a hundred times as long as it."""
+    machine = Machine(lambda machine: (300 if machine.steps == 9 else 1) * MS, 100 * MS)
+    done = measure(tmp_path, machine, spec_of(window_s=1.0, windows=3, warmup_s=0.6))
+    assert all(length(window) <= 2.5e9 for window in done.windows)
+
+
 @pytest.mark.parametrize(("variant_s", "windows"), [(4.5, 3), (0.1, 1)])
 def test_a_variant_past_its_time_limit_starts_no_further_window(tmp_path, variant_s, windows):
     spec = spec_of(window_s=1.0, windows=9, warmup_s=2.0, variant_s=variant_s)

@@ -531,6 +531,29 @@ def test_what_fills_a_cache_counts_where_the_baseline_has_none(drive, more, cach
     assert per_step and all((each > 0.018) == (not more) for each in per_step)
 
 
+KEEPING = {
+    "a loader's dict": (
+        "class Rows(keras.utils.PyDataset):\n"
+        "    kept = {}\n    def __len__(self): return 12\n"
+        "    def __getitem__(self, index):\n        if index not in self.kept:\n            time.sleep(0.1)\n"
+        "            self.kept[index] = x[:8], y[:8]\n        return self.kept[index]\n"
+        "data = Rows()\n"
+    ),
+    "a cached function": (
+        "@functools.cache\ndef slow(number): time.sleep(0.0125); return x[number]\n"
+        "def read(number, label): return tf.ensure_shape(tf.numpy_function(slow, [number], x.dtype), (4,)), label\n"
+        "data = tf.data.Dataset.from_tensor_slices((np.arange(96), y[:96])).map(read).batch(8)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KEEPING)
+def test_later_epochs_are_measured_of_an_input_that_keeps_what_it_has_read(drive, kind):
+    text = f"{HEAD}import functools, time\n{KEEPING[kind]}made().fit(data, epochs=9)\n"
+    done = drive(text, variants=[BASELINE], steps=6)
+    assert all((each["end_ns"] - each["start_ns"]) / 1e9 / each["steps"] < 0.05 for each in done.of("window"))
+
+
 def test_an_input_may_read_what_a_callback_sets_up(drive):
     done = drive(HEAD + ROWS.replace('STATE.get("scale", SCALE)', 'STATE["scale"]'), variants=[BASELINE])
     assert len(done.of("window", variant=BASELINE)) == 2

@@ -1,19 +1,22 @@
-"""The caches of a pipeline: what lies before one runs in the first epoch only, which must make no difference."""
+"""What runs in the first epoch only: what lies before the caches of a pipeline, and what Python keeps."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from workloads.driver.call import Call
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.pipelines import class_of, pipelines
+from workloads.driver.pipelines import class_of, pipelines, python_of, read_alone
 
 # How much of what lies before a cache is compared between two passes.
 _COMPARED, _COMPARED_S = 20_000, 2.0
@@ -38,6 +41,44 @@ def fill_caches(dataset: tf.data.Dataset, longest_s: float) -> float | None:
             for _ in cache:
                 pass
         return time.monotonic() - began if found else 0.0
+
+
+def keeps(call: Call) -> bool:
+    """Return whether Python of an input keeps what it has read, so that only the first epoch has to read it.
+
+    That is so where reading something new changes it, and reading it once more does not.
+    """
+    if call.is_loader:
+        loader, count = call.arguments["x"], call.arguments["x"].num_batches or 0
+        python, new = [loader], next((each for each in range(2, count - 2) if each != count // 2), None)
+        read = None if new is None else partial(loader.__getitem__, new)
+    else:
+        python = python_of(pipelines(call.arguments["x"])) if call.is_pipeline else []
+        read = partial(_read_second, call.arguments["x"])
+    if not python or read is None:
+        return False
+    with Watch(python) as first:
+        read()
+    with Watch(python) as again:
+        read()
+    return bool(first.found) and not again.found
+
+
+def _read_second(dataset: tf.data.Dataset) -> None:
+    with tf.device("CPU:0"), read_alone(dataset) as alone:
+        for _ in alone.take(2):  # the first has been read
+            pass
+
+
+def read_epoch(call: Call, longest_s: float) -> float:
+    """Read an epoch of an input that ends, as far as there is time; return seconds."""
+    began, given = time.monotonic(), call.arguments["x"]
+    parts = map(given.__getitem__, range(given.num_batches or 0)) if call.is_loader else given
+    if call.epoch.batches:
+        for _ in itertools.islice(parts, call.epoch.batches):
+            if time.monotonic() > began + longest_s:
+                break
+    return time.monotonic() - began
 
 
 def cached_bytes(dataset: tf.data.Dataset) -> float:

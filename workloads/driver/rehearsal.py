@@ -112,13 +112,13 @@ class Rehearsal:
         return self._run(method, model, arguments, caller())
 
     def _misfit(self, model: Any, arguments: Mapping[str, Any]) -> str:
-        """Return why the remedy does not fit a later call of the measured model; "" if it does."""
-        if self._measured is not model or arguments.get("x") is None or not FIX.has(self._job.variant):
+        """Return why the remedy does not fit a later call; "" if it does."""
+        if arguments.get("x") is None or not FIX.has(self._job.variant):
             return ""
         with suppress(Exception):  # it fails where Keras runs it, too
             call = Call(model, arguments)
             call.script = self._job.spec.scripts[BASELINE].text
-            return misfit_later(FIX.argument(self._job.variant), call)
+            return misfit_later(FIX.argument(self._job.variant), call, of_model=model is self._measured)
         return ""
 
     def ended(self, error: BaseException | None = None) -> None:

@@ -334,7 +334,9 @@ class Meter:
             samples += more_samples
             if steps < target and not self._long_enough(now - start, length_ns):
                 continue
-            if self._rhythm.seen and not after_long and now - start < _MOST_ALIGNED * length_ns:
+            # By steps too, because the host's clock runs ahead of an asynchronous device.
+            short = now - start < _MOST_ALIGNED * length_ns and steps < _MOST_ALIGNED * target
+            if self._rhythm.seen and not after_long and short:
                 continue
             self.synchronise()
             end = self.clock()

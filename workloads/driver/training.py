@@ -21,7 +21,7 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows, runs_eagerly
 from workloads.driver.counting import Counted
 from workloads.driver.epoch_ends import SHORT_EPOCHS, EpochEnds, counted_steps, end_s, validated_every
-from workloads.driver.first_epoch import fill_caches
+from workloads.driver.first_epoch import fill_caches, keeps, read_epoch
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
@@ -313,7 +313,7 @@ def as_written(job: Job, call: Call) -> Any:
         around_epochs[type(callback).__name__].epochs_of(callback)
     stride = int(call.model.steps_per_execution)
     epoch = _counted(call, stride, whole=meter.full)
-    if call.is_pipeline and call.trains and not meter.full:
+    if call.trains and not meter.full:
         _begin_second_epoch(job, call)
     with in_python.python_functions():
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
@@ -338,22 +338,31 @@ def as_written(job: Job, call: Call) -> Any:
 
 
 def _begin_second_epoch(job: Job, call: Call) -> None:
-    """Fill the caches of the call's pipeline, so that later epochs are measured; a training has one first epoch."""
+    """Fill the caches of the call's input, so that later epochs are measured; a training has one first epoch."""
     began = job.meter.clock()
     longest_s = _LONGEST_FILL_S["smoke" if job.spec.steps else "others"]
-    took_s = fill_caches(call.arguments["x"], longest_s)
+    took_s = fill_caches(call.arguments["x"], longest_s) if call.is_pipeline else 0.0
     if took_s == 0.0:
+        if call.epochs > 1 and keeps(call):
+            took_s = read_epoch(call, longest_s)
+            job.meter.phase(DATA, began)
+            _tell_of_first_epoch(job, took_s if took_s < longest_s else None, longest_s)
         return
     job.meter.phase(DATA, began)
     if job.variant != BASELINE:
         call.fill_s = 0.0 if job.results.has(BASELINE, FILLS_CACHES) else took_s or 0.0
         return
     job.metric(FILLS_CACHES, 1.0)
-    if job.results.begun_count(BASELINE) > 1:
+    _tell_of_first_epoch(job, took_s, longest_s)
+
+
+def _tell_of_first_epoch(job: Job, took_s: float | None, longest_s: float) -> None:
+    """Warn once of a first epoch that is slower than others, or was measured because it takes too long (None)."""
+    if job.variant != BASELINE or job.results.begun_count(BASELINE) > 1:
         return
     if took_s is None:
         job.events.warning(
-            f"Filling the pipeline's cache takes longer than {longest_s:.0f} s, so the first epoch was measured. "
+            f"Filling the input's cache takes longer than {longest_s:.0f} s, so the first epoch was measured. "
             "Later epochs read the cache."
         )
     elif took_s >= _SLOW_FIRST_EPOCH_S:

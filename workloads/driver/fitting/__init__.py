@@ -1,9 +1,9 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
-A module with a `misfit` is the check of the remedy of its name, its `observed` what the remedy keeps, and its `later`
-the check of a later call of the same model; the others help them. The remedies in harness/fixes read a script's text.
-Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as TensorFlow has traced
-them, a step that is traced twice.
+A module with a `misfit` is the check of the remedy of its name; its `observed` is what the remedy keeps, its `later`
+the check of a later call of the same model, and its `later_input` of any later call. The others help them. The remedies
+in harness/fixes read a script's text. Here are its objects: callbacks whose classes may come from anywhere, functions
+of a pipeline as TensorFlow has traced them, a step that is traced twice.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ def misfit(remedy: str, call: Call) -> str:
     return check(call) if check else ""
 
 
-def misfit_later(remedy: str, call: Call) -> str:
-    """Return why a remedy would change a later call of the measured model, by what it is given; "" if it fits."""
-    check = _of(remedy, "later")
-    return check(call) if check else ""
+def misfit_later(remedy: str, call: Call, *, of_model: bool) -> str:
+    """Return why a remedy would change a later call, by what it is given; "" if it fits.
+
+    Args:
+        of_model: whether it is a call of the measured model.
+    """
+    checks = [_of(remedy, name) for name in ("later_input", *(["later"] if of_model else []))]
+    return next(filter(None, (check(call) for check in checks if check)), "")
 
 
 def observed(remedy: str, call: Call) -> Any:

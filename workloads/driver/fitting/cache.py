@@ -71,6 +71,13 @@ def observed(call: Call) -> list[list[bytes]]:
     return [digests(each) for each in sources]
 
 
+def later_input(call: Call) -> str:
+    """Return that something may change between epochs of a call what caches of its input keep; "" if nothing may."""
+    given = call.arguments["x"] if call.is_pipeline else None
+    before = [each for cache in caches(given) for each in pipelines(cache)] if call.is_pipeline else []
+    return changed_between(call, before, kinds_in(before))
+
+
 def _changed_beside() -> str:
     """Return that a process that the script has started may change files; "" if none may."""
     found = changing_files()
