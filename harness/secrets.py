@@ -209,7 +209,11 @@ def secrets_beside(folder: Path) -> tuple[str, ...]:
                     text = path.read_text(encoding="utf-8", errors="replace")
                     found.update(named_secrets(text))
                     values = itertools.islice(_texts_in(_settings(path, text)), _MOST_VALUES)
-                    secrets = [value.strip() for name, value in values if is_secret_setting(name, value)]
+                    secrets = [
+                        value.strip()
+                        for name, value in values
+                        if is_secret_setting(name, value) or SECRET_FORMATS.search(value)
+                    ]
                     found.update(secrets, *map(_secret_parts, secrets))
     return tuple(sorted(found))
 

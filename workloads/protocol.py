@@ -446,7 +446,7 @@ _AROUND = re.compile(r"(?m)^\s*\[\[.*$|^\s*Hint: .*$| ?\[Op:\w*\]\s*$")
 # What Keras writes after the reason why a layer fails.
 _ARGUMENTS = re.compile(r"\n\s*Arguments received by .*", re.DOTALL)
 _LAYER = "Exception encountered when calling"
-_TENSORFLOW = ("Graph execution error:", "in user code:")
+_COMPILERS = ("rror:", "in user code:")
 # The program that XLA writes after the reason why it cannot compile it.
 _PROGRAM = re.compile(r"\nHloModule .*", re.DOTALL)
 
@@ -461,8 +461,8 @@ def reason_of(message: str) -> str:
     layers = [number for number, line in enumerate(lines) if line.startswith(_LAYER)]
     if layers and lines[layers[-1] + 1 :]:
         return lines[layers[-1] + 1]
-    # TensorFlow's errors end with the reason, or several.
-    if lines[0] in _TENSORFLOW:
+    # Errors of TensorFlow and other compilers end with the reason, or several.
+    if lines[0].endswith(_COMPILERS):
         several = (line.removeprefix("(0) ") for line in lines if line.startswith("(0) "))
         return next(several, lines[-1])
     return " ".join(lines[:3]) if lines[0].endswith(":") else lines[0]

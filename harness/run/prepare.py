@@ -304,13 +304,10 @@ def _changed(prepared: Prepared, planned: PlannedTrial) -> frozenset[str]:
 
     Not the script itself: it runs as it was then.
     """
-    entries = [
-        each for each in prepared.plan.entries if each.is_own and each.workload.name == planned.workload
-    ]
     before = prepared.beside.scripts.get(planned.workload)
-    if before is None or not entries:
+    if before is None:
         return frozenset()
-    (entry,) = entries
+    (entry,) = entries = [each for each in prepared.plan.entries if each.workload.name == planned.workload]
     own = {*entry.workload.scripts, str(entry.path.relative_to(entry.folder))}
     changed = changed_files(before, beside(entries).scripts[planned.workload])
     return frozenset(printable(each) for each in changed if each not in own)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.pipelines import class_of, pipelines, python_of, read_alone
+from workloads.driver.pipelines import class_of, functions_of, nodes, pipelines, python_of, read_alone
 
 # How much of what lies before a cache is compared between two passes.
 _COMPARED, _COMPARED_S = 20_000, 2.0
@@ -53,7 +53,10 @@ def keeps(call: Call) -> bool:
         python, new = [loader], next((each for each in range(2, count - 2) if each != count // 2), None)
         read = None if new is None else partial(loader.__getitem__, new)
     else:
-        python = python_of(pipelines(call.arguments["x"])) if call.is_pipeline else []
+        parts = [*pipelines(call.arguments["x"])] if call.is_pipeline else []
+        operations = {node.op for each in functions_of(parts) for node in nodes(each.function.graph)}
+        # What a generator gives may be gone then.
+        python = [] if "GeneratorDataset" in {*operations, *map(class_of, parts)} else python_of(parts)
         read = partial(_read_second, call.arguments["x"])
     if not python or read is None:
         return False
