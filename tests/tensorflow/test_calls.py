@@ -184,10 +184,10 @@ def test_a_remedy_has_the_baselines_share_of_rare_ends(drive):
     fixes = {"fix:no-progress-bar": asdict(quiet)}
     done = drive(text, variants=[BASELINE, FIXES], fixes=fixes, steps=90)
     rare = done.metric(BASELINE, RARE_ENDS)
-    assert rare is not None and rare >= 0.3 / 9 * 0.9
+    assert rare is not None and rare >= 0.3 / 15
     reported = done.of("metric", name=BETWEEN_EPOCHS)
     assert {each["variant"] for each in reported} == {BASELINE, "fix:no-progress-bar"}
-    assert all(each["value"] * 13 >= 0.9 * rare for each in reported), reported
+    assert all(each["value"] * 13 >= 0.8 * rare for each in reported), reported
 
 
 def test_a_validation_that_takes_too_long_to_count_is_told(drive):

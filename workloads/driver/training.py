@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from statistics import fmean, median_low
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,6 @@ _ENDED = (
 _LONGEST_FILL_S = {"smoke": 5.0, "others": 40.0}
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
-# An end of an epoch that takes so many times as long as most is a rare one.
-_RARE = 5
 
 
 class Boundaries(tf.keras.callbacks.Callback):
@@ -221,22 +219,11 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def between_epochs_s(self) -> float | None:
-        """Mean seconds of an end of an epoch, without the rare ones; None if none came again."""
+        """Mean seconds of an end of an epoch, as some take much longer than most; None if none came again."""
         if not self._pauses_ns:
             return None
-        usual = [each for each in self._pauses_ns if each <= self._longest_ns]
         validation_ns = fmean(self._validations_ns) if self._validations_ns else 0.0
-        return (fmean(usual) + validation_ns / validated_every(self._call)) / 1e9
-
-    @property
-    def rare_s(self) -> float:
-        """Seconds per epoch of ends that take much longer than most, as a save every ten epochs does."""
-        rare = (each for each in self._pauses_ns if each > self._longest_ns)
-        return sum(rare) / 1e9 / max(1, len(self._pauses_ns))
-
-    @property
-    def _longest_ns(self) -> float:
-        return _RARE * median_low(self._pauses_ns) if self._pauses_ns else 0.0
+        return (fmean(self._pauses_ns) + validation_ns / validated_every(self._call)) / 1e9
 
     @property
     def steps_per_epoch(self) -> float | None:
@@ -316,7 +303,8 @@ def as_written(job: Job, call: Call) -> Any:
     if call.trains and not meter.full:
         _begin_second_epoch(job, call)
     with in_python.python_functions():
-        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
+        rare_s = lambda epochs: sum(each.rare_in_each_ns(epochs) for each in around_epochs.values()) / 1e9  # noqa: E731
+        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch, rare_s=rare_s)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
     if job.variant == BASELINE or FIX.has(job.variant):
@@ -400,19 +388,27 @@ def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:
 
 
 def _run(
-    job: Job, call: Call, callbacks: Sequence[Any], epoch: Epoch, changes: Mapping[str, Any] | None = None
+    job: Job,
+    call: Call,
+    callbacks: Sequence[Any],
+    epoch: Epoch,
+    changes: Mapping[str, Any] | None = None,
+    rare_s: Callable[[int], float] | None = None,
 ) -> tuple[Any, Boundaries]:
     """Run the call until the meter ends it, or once if the meter is full; report ends of epochs.
+
+    Args:
+        rare_s: returns how long those ends that are much longer than most take in each of so many epochs.
 
     Returns:
         What Keras returns, and what saw the epochs.
     """
     given = {**call.arguments, **(changes or {})}
     if epoch.known or len(job.devices) > 1:
-        return _run_with(job, call, callbacks, epoch, given, None)
+        return _run_with(job, call, callbacks, epoch, given, None, rare_s)
     counted = Counted()
     with counted.of(given["x"]) as x:
-        found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted)
+        found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted, rare_s)
     if not epoch.exact and counted.uneven(epoch.batch) and measures_speed(job.variant):
         job.events.warning(
             "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are "
@@ -428,6 +424,7 @@ def _run_with(
     epoch: Epoch,
     given: dict[str, Any],
     counted: Counted | None,
+    rare_s: Callable[[int], float] | None,
 ) -> tuple[Any, Boundaries]:
     meter = job.meter
     if meter.full and not epoch.ends and not call.steps_per_epoch:
@@ -478,21 +475,20 @@ def _run_with(
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
     if (seconds is not None or call.fill_s) and (steps := boundaries.steps_per_epoch):
-        _report_between(job, call, steps, (seconds or 0.0) + _rare_s(job, boundaries))
+        more_s = _rare_s(job, rare_s(boundaries.epochs_ended)) if rare_s else 0.0
+        _report_between(job, call, steps, max(0.0, (seconds or 0.0) + more_s))
     return result, boundaries
 
 
-def _rare_s(job: Job, boundaries: Boundaries) -> float:
-    """Return the seconds per epoch of rare ends: those of the baseline's first reading in all of its trial.
+def _rare_s(job: Job, rare_s: float) -> float:
+    """Return by how much more of the long ends of epochs the baseline's first reading has, in seconds per epoch.
 
-    A short reading has one more of them, or one less, which is no gain of what it measures.
+    A short reading has one more of those that a callback makes every so many epochs, or one less, which is no gain.
     """
-    if job.meter.full or job.variant == variants.WITHOUT_FRAMEWORK:  # which has no callbacks
-        return boundaries.rare_s
     known = job.results.metric(BASELINE, RARE_ENDS)
     if known is None and job.variant == BASELINE:
-        job.metric(RARE_ENDS, known := boundaries.rare_s)
-    return boundaries.rare_s if known is None else known
+        job.metric(RARE_ENDS, known := rare_s)
+    return 0.0 if known is None or job.meter.full else known - rare_s
 
 
 def _report_between(job: Job, call: Call, steps: float, seconds: float) -> None:
