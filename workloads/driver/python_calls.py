@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from statistics import fmean, median, median_low
+from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
 
@@ -49,12 +49,6 @@ class Stopwatch:
         """Return how long calls take in each of so many rounds, without the first, in which they trace and compile."""
         timed = [calls for calls in self._calls_ns if calls]
         return sum(fmean(calls[1:] or calls) * min(1.0, len(calls) / rounds) for calls in timed)
-
-    def rare_in_each_ns(self, rounds: int) -> float:
-        """Return what calls that are much longer than most take in each of so many rounds, without the first."""
-        timed = [calls[1:] for calls in self._calls_ns if calls[1:]]
-        rare = (each for calls in timed for each in calls if each > 5 * median_low(calls))
-        return sum(rare) / max(1, rounds - 1)
 
     @property
     def rare_ns(self) -> float:

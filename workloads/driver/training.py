@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,8 @@ _ENDED = (
 _LONGEST_FILL_S = {"smoke": 5.0, "others": 40.0}
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
+# Callbacks of an epoch that take so many times as long as in most are rare ones.
+_RARE = 5
 
 
 class Boundaries(tf.keras.callbacks.Callback):
@@ -86,6 +88,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         early: after so many samples the weights are kept for measuring accuracy; 0 for never.
         losses: takes those of the first steps and epochs.
         counted: counts the samples, where batches have no known size.
+        own_ns: returns how long the script's callbacks around epochs have taken so far.
 
     Attributes:
         epochs_ended: epochs that ended; validated: those with a validation.
@@ -102,6 +105,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         early: int = 0,
         losses: Losses | None = None,
         counted: Counted | None = None,
+        own_ns: Callable[[], int] | None = None,
     ) -> None:
         super().__init__()
         self._ends = ends
@@ -129,6 +133,9 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._first_steps = 0  # of the first epoch
         self._short_epochs = 0  # one after another
         self._pauses_ns: list[int] = []
+        self._own_ns = own_ns or int
+        self._own_before_ns = 0
+        self._owns_ns: list[int] = []  # the script's callbacks' part of pauses
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
@@ -151,6 +158,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         self.epochs_ended += 1
         length = now - self._ends.ended_ns
         validation_ns = self._ends.validation_ns
+        own_ns, before_ns = self._own_ns(), self._own_before_ns
+        self._own_before_ns = own_ns
         self.validated += bool(validation_ns)
         if self.epochs_ended == 1:
             # Once only: Keras traces, and compiles for a last batch that is short, or a last call of fewer steps.
@@ -159,6 +168,7 @@ class Boundaries(tf.keras.callbacks.Callback):
             self._meter.pause(length + (last_ns if compiles else 0))
         else:
             self._pauses_ns.append(0)
+            self._owns_ns.append(own_ns - before_ns)
             # The first validation is traced.
             if self.validated > 1 and validation_ns:
                 self._validations_ns.append(validation_ns)
@@ -224,6 +234,12 @@ class Boundaries(tf.keras.callbacks.Callback):
             return None
         validation_ns = fmean(self._validations_ns) if self._validations_ns else 0.0
         return (fmean(self._pauses_ns) + validation_ns / validated_every(self._call)) / 1e9
+
+    @property
+    def rare_s(self) -> float:
+        """Seconds per epoch of callbacks that take much longer in few epochs, as one that saves every ten does."""
+        longest_ns = _RARE * median_low(self._owns_ns or [0])
+        return sum(each for each in self._owns_ns if each > longest_ns) / 1e9 / max(1, len(self._owns_ns))
 
     @property
     def steps_per_epoch(self) -> float | None:
@@ -303,8 +319,8 @@ def as_written(job: Job, call: Call) -> Any:
     if call.trains and not meter.full:
         _begin_second_epoch(job, call)
     with in_python.python_functions():
-        rare_s = lambda epochs: sum(each.rare_in_each_ns(epochs) for each in around_epochs.values()) / 1e9  # noqa: E731
-        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch, rare_s=rare_s)
+        own_ns = lambda: sum(each.total_ns for each in around_epochs.values())  # noqa: E731
+        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch, own_ns=own_ns)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
     if job.variant == BASELINE or FIX.has(job.variant):
@@ -393,22 +409,22 @@ def _run(
     callbacks: Sequence[Any],
     epoch: Epoch,
     changes: Mapping[str, Any] | None = None,
-    rare_s: Callable[[int], float] | None = None,
+    own_ns: Callable[[], int] | None = None,
 ) -> tuple[Any, Boundaries]:
     """Run the call until the meter ends it, or once if the meter is full; report ends of epochs.
 
     Args:
-        rare_s: returns how long those ends that are much longer than most take in each of so many epochs.
+        own_ns: returns how long the script's callbacks around epochs have taken so far.
 
     Returns:
         What Keras returns, and what saw the epochs.
     """
     given = {**call.arguments, **(changes or {})}
     if epoch.known or len(job.devices) > 1:
-        return _run_with(job, call, callbacks, epoch, given, None, rare_s)
+        return _run_with(job, call, callbacks, epoch, given, None, own_ns)
     counted = Counted()
     with counted.of(given["x"]) as x:
-        found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted, rare_s)
+        found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted, own_ns)
     if not epoch.exact and counted.uneven(epoch.batch) and measures_speed(job.variant):
         job.events.warning(
             "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are "
@@ -424,7 +440,7 @@ def _run_with(
     epoch: Epoch,
     given: dict[str, Any],
     counted: Counted | None,
-    rare_s: Callable[[int], float] | None,
+    own_ns: Callable[[], int] | None,
 ) -> tuple[Any, Boundaries]:
     meter = job.meter
     if meter.full and not epoch.ends and not call.steps_per_epoch:
@@ -449,7 +465,7 @@ def _run_with(
         losses = Losses(call, before, gpu=job.gpu, by_epochs=job.alike_by == "epochs")
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
-        losses=losses, counted=counted,
+        losses=losses, counted=counted, own_ns=own_ns,
     )  # fmt: skip
     meter.loss = boundaries.loss
     _wait_for(job, call, boundaries, losses, early)
@@ -475,7 +491,7 @@ def _run_with(
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
     if (seconds is not None or call.fill_s) and (steps := boundaries.steps_per_epoch):
-        more_s = _rare_s(job, rare_s(boundaries.epochs_ended)) if rare_s else 0.0
+        more_s = _rare_s(job, boundaries.rare_s) if own_ns else 0.0
         _report_between(job, call, steps, max(0.0, (seconds or 0.0) + more_s))
     return result, boundaries
 
