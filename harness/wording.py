@@ -23,6 +23,12 @@ def some(labels: Sequence[str]) -> str:
     return ", ".join(labels[:3]) + (f" and {more} more" if more > 0 else "")
 
 
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names in a list, of which more than `most` are only counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def short_digests(text: str) -> str:
     """Shorten every SHA-256 in a text to twelve digits."""
     return _DIGEST.sub(r"\1", text)

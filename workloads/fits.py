@@ -6,20 +6,23 @@ import ast
 
 # Packages whose objects have a fit of their own.
 _FITS_OTHERS = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost", "statsmodels"}
-
-
-# Where calls of Keras have their callbacks if these are given by position.
-_CALLBACKS = {"fit": 5, "evaluate": 6, "predict": 4}
+# Calls of Keras with their arguments in order, as far as somebody asks for them.
+PARAMETERS = {
+    "fit": "x y batch_size epochs verbose callbacks validation_split validation_data shuffle class_weight "
+    "sample_weight initial_epoch steps_per_epoch validation_steps",
+    "evaluate": "x y batch_size verbose sample_weight steps callbacks",
+    "predict": "x batch_size verbose steps callbacks",
+}
 
 
 def may_have_callbacks(call: ast.Call) -> bool:
     """Return whether a call is one of a method of these names that is given callbacks, or may be."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    given = call.args[_CALLBACKS.get(name, 0) :]
+    if name not in PARAMETERS:
+        return False
     starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return name in _CALLBACKS and (
-        starred or bool(given) or not {"callbacks", None}.isdisjoint(each.arg for each in call.keywords)
-    )
+    by_place = len(call.args) > PARAMETERS[name].split().index("callbacks")
+    return starred or by_place or not {"callbacks", None}.isdisjoint(each.arg for each in call.keywords)
 
 
 def calls_of_fit(tree: ast.AST) -> list[ast.Call]:

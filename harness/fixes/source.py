@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from workloads.fits import calls_of_fit
+from workloads.fits import PARAMETERS, calls_of_fit
 from workloads.protocol import Edit
 
 # Expressions with variables of their own.
@@ -33,10 +33,7 @@ _KEEPS_DATASET = {
 }  # fmt: skip
 # Method -> its parameters, up to the last that remedies change or read.
 _PARAMETERS = {
-    "fit": "x y batch_size epochs verbose callbacks validation_split validation_data shuffle class_weight "
-    "sample_weight initial_epoch steps_per_epoch validation_steps",
-    "evaluate": "x y batch_size verbose sample_weight steps callbacks",
-    "predict": "x batch_size verbose steps callbacks",
+    **PARAMETERS,
     "compile": "optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution jit_compile",
     "map": "map_func num_parallel_calls",
     "interleave": "map_func cycle_length block_length num_parallel_calls",

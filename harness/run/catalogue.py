@@ -74,10 +74,6 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             path = Path(name).absolute()
             # Each package has a file of this name.
             plain = _plain_name(path.parent.name if path.stem == "__main__" else path.stem)
-            if any(
-                plain == entry.workload.name for entry in built_in()
-            ):  # which known machines have measured
-                plain = f"{plain}-script"
             _, inside, below = name.rpartition(INSIDE)
             module = ".".join(Path(below).with_suffix("").parts) if inside else ""
             chosen += (
@@ -111,7 +107,8 @@ def _plain_name(stem: str) -> str:
     """Return a script's name as that of trials and folders, which may not have any characters as a path may."""
     letters = "".join(each for each in unicodedata.normalize("NFKD", stem) if not unicodedata.combining(each))
     name = re.sub(r"[^\w.-]+", "-", letters, flags=re.ASCII).strip("-._")[:MAX_NAME]
-    if name in ("", *RESERVED):
+    # Known machines have measured the built-in workloads.
+    if name in ("", *RESERVED, *(entry.workload.name for entry in built_in())):
         name = f"{name}-script".strip("-")
     if letters.isascii():
         return name

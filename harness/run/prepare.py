@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -48,6 +48,7 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
 from harness.untrusted import printable, sanitized
+from harness.wording import listed
 from workloads.cells import left_out, place
 from workloads.hiding import without_secrets
 from workloads.protocol import TENSORFLOW, shortened
@@ -261,11 +262,11 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         ]
         changes += [file for file in changed if read is None or file in read]
         if others := [file for file in changed if read is not None and file not in read]:
-            progress.line(f"Changed next to {entry.path.name}, which has not read it: {_listed(others)}")
+            progress.line(f"Changed next to {entry.path.name}, which has not read it: {listed(others)}")
     if changes:
         prepared.engine.close()
         raise StoreError(
-            f"Changed since {path} started: {_listed(changes)}.",
+            f"Changed since {path} started: {listed(changes)}.",
             hint="Restore what changed, or start a new run: these trials would not be comparable.",
         )
     return replace(prepared, folder=RunFolder(path), manifest=run.manifest)
@@ -323,11 +324,6 @@ def _read_by_trials(run: Run, folder: RunFolder, workload: str) -> frozenset[str
                 return None
             found |= names
     return frozenset(found)
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 def execute(

@@ -27,16 +27,13 @@ from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder, session_of
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from harness.wording import point_words
+from harness.wording import listed, point_words
 from workloads.protocol import SOAK, Spec
 from workloads.variants import FIX, STAGE, TUNED, has_any, refused
 
 # How many times as long as a script the driver may be silent.
 _DRIVER_TIMES = 1.2
 _KILLED = Exit(code=-9, out_of_memory=False)
-
-# What to do about files that changed during a run, of which so many are named.
-_CHANGED, _MOST_NAMED = "Undo that and go on with --resume, or start a new run.", 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +153,11 @@ class Runner:
         )  # fmt: skip
         status, message = outcome(end, planned.variants)
         if status is Status.OK and (files := self._changed_files(planned)):
-            status, message = Status.FAILED, f"Beside the script, {files} changed during the run. {_CHANGED}"
+            status = Status.FAILED
+            message = (
+                f"Beside the script, {files} changed during the run. Undo that and go on with --resume, or start a new "
+                "run."
+            )
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),
@@ -184,7 +185,7 @@ class Runner:
         """Return the files that a trial has read and that have changed since the run was planned; "" without any."""
         changed, read = self.changed(planned), self.folder.opened(planned.id)
         found = changed & read if read is not None else {each for each in changed if each.endswith(".py")}
-        return ", ".join(sorted(found)[:_MOST_NAMED])
+        return listed(sorted(found))
 
     def _watch(
         self, container: Container, folder: TrialFolder, job: Job, bar: Task, label: str

@@ -7,13 +7,13 @@ looked at before the script's callbacks have acted in all epochs of a call, and 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from time import monotonic  # by a name of its own: clocks are replaced
 from typing import Any
 
 from workloads.driver.call import Call
-from workloads.driver.clocks import replace_clocks
+from workloads.driver.clocks import set_clocks_ahead
 from workloads.driver.fitting import observed
 from workloads.driver.own_code.callbacks import own_callbacks
 
@@ -28,13 +28,12 @@ _LOW, _HIGH = 0.0, 100.0
 def foreseen(remedy: str, call: Call) -> str:
     """Return that a script's callbacks change in later epochs what a remedy keeps; "" if they do not."""
     own = own_callbacks(call)
-    before = observed(remedy, call) if own and call.trains else None
+    before = observed(remedy, call) if call.trains else None
     if before is None or before != observed(remedy, call):  # it differs by itself
         return ""
-    ahead_s = [0]
-    replace_clocks(lambda clock, second: lambda: clock() + ahead_s[0] * second)
+    advance = set_clocks_ahead()
     for logs in _results(call):
-        _act(call, own, logs, ahead_s)
+        _act(call, own, logs, advance)
         if observed(remedy, call) != before:
             names = sorted({type(each).__name__ for each in own})
             called = f"callback{'s' if len(names) > 1 else ''} {' and '.join(names)}"
@@ -51,17 +50,17 @@ def _results(call: Call) -> Iterator[Mapping[str, float]]:
     yield {name: _LOW if "loss" in name else _HIGH for name in names}
 
 
-def _act(call: Call, callbacks: list[Any], logs: Mapping[str, float], ahead_s: list[int]) -> None:
+def _act(call: Call, callbacks: list[Any], logs: Mapping[str, float], advance: Callable[[int], None]) -> None:
     """Let callbacks act as in all epochs of a call, as far as there is time, and in the last.
 
     Args:
-        ahead_s: a number of seconds by which clocks are ahead.
+        advance: sets clocks ahead.
     """
     ends_s, last = monotonic() + _LONGEST_S, call.first_epoch + call.epochs - 1
     steps = call.steps_per_epoch or _BATCHES
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         for epoch in range(call.first_epoch, last + 1):
-            ahead_s[0] += _EPOCH_S
+            advance(_EPOCH_S)
             _act_in(call, callbacks, epoch, steps, logs)
             if monotonic() > ends_s:
                 _act_in(call, callbacks, last, steps, logs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -12,6 +13,13 @@ from workloads.driver.results import Results
 from workloads.driver.timing import Meter
 from workloads.protocol import EventWriter, Spec
 from workloads.variants import BASELINE
+
+
+def call_late(spec: Spec, longest_s: float, late: Callable[[], object]) -> None:
+    """Call a function, from another thread, if this process still runs then; before it counts as stalled."""
+    timer = threading.Timer(min(longest_s, spec.stall_s / 2 or longest_s), late)
+    timer.daemon = True
+    timer.start()
 
 
 @dataclass(frozen=True, kw_only=True)

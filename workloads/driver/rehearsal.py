@@ -22,11 +22,11 @@ import tensorflow as tf
 
 from workloads.driver import script
 from workloads.driver.call import Call, callbacks_in
-from workloads.driver.clocks import replace_clocks
+from workloads.driver.clocks import let_clocks_run
 from workloads.driver.endings import Did, Ending
 from workloads.driver.fitting import misfit_later
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
-from workloads.driver.job import Job
+from workloads.driver.job import Job, call_late
 from workloads.driver.keras_model import iterations
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
@@ -95,10 +95,7 @@ class Rehearsal:
         self._output = os.memfd_create("output")
         os.dup2(self._output, 1)
         os._exit = self._exits  # type: ignore[assignment]
-        stall_s = self._job.spec.stall_s
-        timer = threading.Timer(min(_LONGEST_S, stall_s / 2 or _LONGEST_S), self._late)
-        timer.daemon = True
-        timer.start()
+        call_late(self._job.spec, _LONGEST_S, self._late)
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
         """Run a later call of Keras, shortened; end the process if the remedy would change it."""
@@ -107,8 +104,7 @@ class Rehearsal:
                 place = caller()
                 told = f"For a later call, at {place}: {reason}"
                 self._job.events.write("judged", variant=self._job.variant, reason=told)
-                os._exit = _exit
-                self._end()
+                self._leave()
         return self._run(method, model, arguments, caller())
 
     def _misfit(self, model: Any, arguments: Mapping[str, Any]) -> str:
@@ -146,8 +142,11 @@ class Rehearsal:
                 even=self._even,
             )
             self._job.events.write("ending", variant=self._job.variant, **asdict(ending))
-            os._exit = _exit
-            self._end()
+            self._leave()
+
+    def _leave(self) -> None:
+        os._exit = _exit
+        self._end()
 
     def _run(
         self, method: Any, model: Any, arguments: Mapping[str, Any], place: str, *, times: int = 1
@@ -284,9 +283,4 @@ def _lines(text: str) -> list[str]:
 def _disturb() -> None:
     """Let the clocks of Python go faster from now on, and objects have other addresses."""
     _KEPT.extend(bytes(size) for size in range(1, 480, 8) for _ in range(size % 3 * 2 + 1))
-    replace_clocks(_faster)
-
-
-def _faster(clock: Callable[[], float], _: int) -> Callable[[], float]:
-    began = clock()
-    return lambda: began + _FASTER * (clock() - began)
+    let_clocks_run(_FASTER)

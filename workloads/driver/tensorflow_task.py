@@ -12,7 +12,6 @@ import os
 import re
 import resource
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +42,7 @@ from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.foresight import foreseen
 from workloads.driver.interception import Interception, MarkedSteps
-from workloads.driver.job import Job
+from workloads.driver.job import Job, call_late
 from workloads.driver.losses import UnlikeError, comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
@@ -395,9 +394,7 @@ class ScriptRun:
         alone = self._task.short and len(self._task.fixes) == 1 and self._results.begun_count(variant) == 1
         if not (alone and own_callbacks(call)):
             return
-        timer = threading.Timer(min(_FORESIGHT_S, self._spec.stall_s / 2 or _FORESIGHT_S), self._end)
-        timer.daemon = True
-        timer.start()
+        call_late(self._spec, _FORESIGHT_S, self._end)
         if reason := foreseen(FIX.argument(variant), call):
             self._events.write("judged", variant=variant, reason=reason)
         self._end()

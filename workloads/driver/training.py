@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from statistics import fmean, median_low
 from typing import Any
 
@@ -134,8 +135,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._short_epochs = 0  # one after another
         self._pauses_ns: list[int] = []
         self._own_ns = own_ns or int
-        self._own_before_ns = 0
-        self._owns_ns: list[int] = []  # the script's callbacks' part of pauses
+        self._owns_ns: list[int] = []  # what it returned at the end of each epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
@@ -158,8 +158,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self.epochs_ended += 1
         length = now - self._ends.ended_ns
         validation_ns = self._ends.validation_ns
-        own_ns, before_ns = self._own_ns(), self._own_before_ns
-        self._own_before_ns = own_ns
+        self._owns_ns.append(self._own_ns())
         self.validated += bool(validation_ns)
         if self.epochs_ended == 1:
             # Once only: Keras traces, and compiles for a last batch that is short, or a last call of fewer steps.
@@ -168,7 +167,6 @@ class Boundaries(tf.keras.callbacks.Callback):
             self._meter.pause(length + (last_ns if compiles else 0))
         else:
             self._pauses_ns.append(0)
-            self._owns_ns.append(own_ns - before_ns)
             # The first validation is traced.
             if self.validated > 1 and validation_ns:
                 self._validations_ns.append(validation_ns)
@@ -238,8 +236,9 @@ class Boundaries(tf.keras.callbacks.Callback):
     @property
     def rare_s(self) -> float:
         """Seconds per epoch of callbacks that take much longer in few epochs, as one that saves every ten does."""
-        longest_ns = _RARE * median_low(self._owns_ns or [0])
-        return sum(each for each in self._owns_ns if each > longest_ns) / 1e9 / max(1, len(self._owns_ns))
+        lengths_ns = [after - before for before, after in pairwise(self._owns_ns)] or [0]
+        longest_ns = _RARE * median_low(lengths_ns)
+        return sum(each for each in lengths_ns if each > longest_ns) / 1e9 / len(lengths_ns)
 
     @property
     def steps_per_epoch(self) -> float | None:
@@ -319,8 +318,10 @@ def as_written(job: Job, call: Call) -> Any:
     if call.trains and not meter.full:
         _begin_second_epoch(job, call)
     with in_python.python_functions():
-        own_ns = lambda: sum(each.total_ns for each in around_epochs.values())  # noqa: E731
-        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch, own_ns=own_ns)
+        result, boundaries = _run(
+            job, call, in_callbacks.callbacks(own), epoch,
+            own_ns=lambda: sum(each.total_ns for each in around_epochs.values()),
+        )  # fmt: skip
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
     if job.variant == BASELINE or FIX.has(job.variant):

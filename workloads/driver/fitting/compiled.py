@@ -47,6 +47,7 @@ def misfit(call: Call) -> str:
         traced(call, steps_of(call)[0])  # layers that are made there draw seeds
     python = own_of_step(call)
     found = [*reached(*python)]
+    named = names_in(found)
     if name := _asks_whether_eager(found):
         return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     if _handles(found):
@@ -55,11 +56,11 @@ def misfit(call: Call) -> str:
         return f"The step's Python may read the time ({name}), and would read it once."
     kept = (type(each).__name__ for each in found if isinstance(each, tf.keras.callbacks.Callback))
     # What Keras' callbacks set of a model.
-    if name := next(kept, "") or min({"history", "stop_training"} & names_in(found), default=""):
+    if name := next(kept, "") or min({"history", "stop_training"} & named, default=""):
         return f"The step's Python may read {name}, which training changes, and would read it once."
-    if names := _LOOKING & names_in(found):
+    if names := _LOOKING & named:
         return f"The step's Python may read files ({min(names)}), and would read them once."
-    if names := _MACHINE & names_in(found):
+    if names := _MACHINE & named:
         return f"The step's Python may read the state of the machine ({min(names)}), and would read it once."
     if name := _fed(call, python):
         return f"The input may change {name}, which the step's Python reads and would read once."
@@ -94,11 +95,10 @@ def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any
     return ""
 
 
-def _asks_whether_eager(found: Iterable[Any]) -> str:
+def _asks_whether_eager(found: Sequence[Any]) -> str:
     """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
-    parts = [*own_code(found)]
-    named = _EAGER.intersection(name for part in parts for name in part.co_names)
-    return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
+    in_text = any("numpy" in part.co_consts for part in own_code(found))
+    return min(_EAGER & names_in(found), default="") or ("numpy" if in_text else "")
 
 
 def _handles(found: Iterable[Any]) -> bool:

@@ -31,11 +31,11 @@ from workloads.driver.pipelines import PYTHON, class_of, datasets_of, nodes, pyt
 
 def misfit(call: Call) -> str:
     """Return why calls of a map at once would give something else; "" if they would not."""
-    if not any("Parallel" in class_of(each) for each in datasets_of(call.arguments)):
+    datasets = [*datasets_of(call.arguments)]
+    if not any("Parallel" in class_of(each) for each in datasets):
         return unused()
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
     ahead = outlives_epochs(call) or around_batches(call)
-    datasets = [*datasets_of(call.arguments)]
     if reason := (
         reads_training(call)
         or (ahead and prefetch.misfit(call))

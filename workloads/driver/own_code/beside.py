@@ -10,17 +10,28 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.thread import _WorkItem
 from typing import Any
 
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.own_code.callbacks import methods_of, own_callbacks
+from workloads.driver.own_code.callbacks import functions_of_class, own_callbacks
 from workloads.driver.own_code.changing import TO_FILES, changes_files, changes_of, own_code, shared
-from workloads.driver.own_code.reached import is_own, own_code_of, reached
+from workloads.driver.own_code.reached import is_own, is_own_frame, own_code_of, reached
 from workloads.driver.own_code.step import metrics_of, own_of_step
 from workloads.driver.pipelines import datasets_of, python_of
+
+_RUNNING = (types.CoroutineType, types.AsyncGeneratorType)
+# Classes of what waits to run -> where its function and the arguments of that are.
+_WAITING: Mapping[type, tuple[str, str]] = {
+    **dict.fromkeys(_RUNNING, ("", "")),
+    asyncio.Handle: ("_callback", "_args"),
+    asyncio.TimerHandle: ("_callback", "_args"),
+    sched.Event: ("action", "argument"),
+    _WorkItem: ("fn", "args"),
+}
 
 
 def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, step: bool = False) -> str:
@@ -35,8 +46,8 @@ def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, ste
     # Threads of the script run beside the training.
     for each in (*own_callbacks(call), *threading.enumerate()):
         kept = (value for key, value in vars(each).items() if key not in ("_model", "params"))
-        functions = (each for methods in methods_of(type(each)).values() for each in methods)
-        if found := changes_of([*kept, *functions], read, names, model=call.model if step else None):
+        starts = [*kept, *functions_of_class(type(each))]
+        if found := changes_of(starts, read, names, model=call.model if step else None):
             name = (
                 f"thread {each.name}"
                 if isinstance(each, threading.Thread)
@@ -52,8 +63,7 @@ def changing(call: Call, what: str, read: Sequence[Any], names: set[str], *, ste
 
 def step_changes(call: Call, what: str, read: Sequence[Any], names: set[str]) -> str:
     """Return that a step of the call may change what something reads; "" if it may not; for others see `changing`."""
-    by_files = changes_files(own_of_step(call)) if names & TO_FILES else ""
-    if by_files:
+    if names & TO_FILES and (by_files := changes_files(own_of_step(call))):
         return f"The step may change {what}: by {by_files}."
     return _changes(what, read, [("The step", own_of_step(call, whole=True))])
 
@@ -82,22 +92,20 @@ def _between(call: Call, read: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
 
 def _waiting() -> Iterator[Any]:
     """Yield the script's coroutines, and what event loops, schedulers and pools of threads are to call."""
-    for each in gc.get_objects():
-        if isinstance(each, (types.CoroutineType, types.AsyncGeneratorType)):
+    # There are a million objects: their classes are looked up, not compared.
+    for each in [each for each in gc.get_objects() if type(each) in _WAITING]:
+        if type(each) in _RUNNING:
             yield from (each,) if own_code_of(each) else ()
-        elif isinstance(each, asyncio.Handle):
-            yield from (getattr(each, "_callback", None), *(getattr(each, "_args", None) or ()))
-        elif isinstance(each, sched.Event):
-            yield from (each.action, *each.argument)
-        elif type(each).__name__ == "_WorkItem":  # of concurrent.futures
-            yield from (getattr(each, "fn", None), *getattr(each, "args", ()))
+        else:
+            function, arguments = _WAITING[type(each)]
+            yield from (getattr(each, function, None), *(getattr(each, arguments, None) or ()))
 
 
 def _running(frame: types.FrameType | None) -> Iterator[types.FunctionType]:
     """Yield the functions of the script that a thread is in."""
     while frame:
         code, held = frame.f_code, dict(frame.f_locals)
-        if is_own(str(frame.f_globals.get("__name__"))) and held.keys() >= {*code.co_freevars}:
+        if is_own_frame(frame) and held.keys() >= {*code.co_freevars}:
             closure = tuple(types.CellType(held[name]) for name in code.co_freevars)
             yield types.FunctionType(code, frame.f_globals, closure=closure)
         frame = frame.f_back

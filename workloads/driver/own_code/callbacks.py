@@ -70,6 +70,11 @@ def methods_of(kind: type) -> dict[str, list[types.FunctionType]]:
     return found
 
 
+def functions_of_class(kind: type) -> list[types.FunctionType]:
+    """Return the functions of `methods_of`, also those that others of the same name override."""
+    return [each for found in methods_of(kind).values() for each in found]
+
+
 def is_keras(thing: Any) -> bool:
     """Return whether an object's class is one of Keras, and has not been given methods of its own."""
     hooks = any(
@@ -87,7 +92,7 @@ def _wrapped(call: Call) -> str:
             if any(is_own_function(place[name]) for place in places if name in place):
                 return f"The script has put code of its own around {name}"
     own = own_callbacks(call)
-    functions = [each for callback in own for found in methods_of(type(callback)).values() for each in found]
+    functions = [each for callback in own for each in functions_of_class(type(callback))]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
     name = min(used_of(LOOPS, reached(*functions, *kept)), default="")
     return f"A callback of the script uses {name}" if name else ""

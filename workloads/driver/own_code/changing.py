@@ -202,7 +202,8 @@ def shared(
         but: things that do not count.
     """
     others = [*reached(*read)]
-    if settings := _settings(found.values(), stored=True) & _settings(others, stored=False):
+    stored = _settings(found.values(), stored=True)
+    if stored and (settings := stored & _settings(others, stored=False)):
         return min(name for _, name in settings)
     counts = found.keys() - {id(each) for each in but}
     both_use = [each for each in others if id(each) in counts]
@@ -330,13 +331,14 @@ def _operations(code: types.CodeType) -> Iterator[str]:
 def _stored(code: types.CodeType, *, own: bool) -> set[str]:
     """Return the attributes that code sets: of its first argument, or of anything else."""
     first = ("LOAD_FAST", *code.co_varnames[: min(1, code.co_argcount)])
-    found = ((name, owner[-1:]) for kind, name, owner in _set(code) if kind in _SETTING_ATTRIBUTES)
+    found = (
+        (name, owner[-1:]) for kind, name, owner in _set([*_plain_steps(code)]) if kind in _SETTING_ATTRIBUTES
+    )
     return {str(name) for name, last in found if (last == [first]) == own}
 
 
-def _set(code: types.CodeType) -> Iterator[tuple[str, Any, list[tuple[str, Any]]]]:
+def _set(steps: list[tuple[str, Any]]) -> Iterator[tuple[str, Any, list[tuple[str, Any]]]]:
     """Yield what code sets: the instruction, its argument, and the instructions that load what it sets something of."""
-    steps = [*_plain_steps(code)]
     for index, (kind, name) in enumerate(steps):
         if kind not in _SETTING_ATTRIBUTES | _SETTING_ITEMS:
             continue
@@ -429,7 +431,7 @@ def _changes_others(code: types.CodeType, by_variable: bool) -> str:
     stored = [(before, name) for (before, _), (kind, name) in pairwise(steps) if kind == "STORE_FAST"]
     made = {name for before, name in stored if before.startswith(_MAKING)}
     made -= {name for before, name in stored if not before.startswith(_MAKING)}
-    for kind, name, owner in _set(code):
+    for kind, name, owner in _set(steps):
         of_own = owner[-1:] == [("LOAD_FAST", *own)]
         if kind in _SETTING_ATTRIBUTES and not (name in _OF_LOOP or of_own):
             return str(name)

@@ -50,14 +50,16 @@ _kinds: dict[type, bool] = {}
 _FIXED_IN = {"workloads", "_thread", "_multiprocessing", "_abc", "_ctypes", "_struct", "_json", "h5py"}
 # Those whose variables, layers and pipelines are looked at otherwise.
 _TENSORFLOW = {"tensorflow", "keras"}
-# Things that have code, where, and where those that have begun have its frame.
+# Things that have code, and where; and those that run, and where their frame is.
 _CODE = {
-    types.FunctionType: ("__code__", ""),
-    types.GeneratorType: ("gi_code", "gi_frame"),
-    types.CoroutineType: ("cr_code", "cr_frame"),
-    types.AsyncGeneratorType: ("ag_code", "ag_frame"),
+    types.FunctionType: "__code__", types.GeneratorType: "gi_code", types.CoroutineType: "cr_code",
+    types.AsyncGeneratorType: "ag_code",
+}  # fmt: skip
+_FRAMES = {
+    types.GeneratorType: "gi_frame",
+    types.CoroutineType: "cr_frame",
+    types.AsyncGeneratorType: "ag_frame",
 }
-RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 # Names by which code may use any of its global variables.
 _ANY = {"globals", "eval", "exec"}
 # Methods that are called by no name.
@@ -121,14 +123,19 @@ def _of_running(thing: Any) -> Iterable[Any]:
     frame = _frame_of(thing)
     if frame is None:
         return ()
-    named = _named(frame.f_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
+    named = _named(frame.f_code, frame.f_globals) if is_own_frame(frame) else ()
     return [*frame.f_locals.values(), *named]
 
 
 def _frame_of(thing: Any) -> types.FrameType | None:
     """Return the frame of a generator or coroutine; None if it has ended."""
-    found: types.FrameType | None = getattr(thing, _CODE[type(thing)][1])
+    found: types.FrameType | None = getattr(thing, _FRAMES[type(thing)])
     return found
+
+
+def is_own_frame(frame: types.FrameType) -> bool:
+    """Return whether a frame is of code of the script."""
+    return is_own(str(frame.f_globals.get("__name__")))
 
 
 def _of_builtin(method: Any) -> Iterable[Any]:
@@ -142,7 +149,7 @@ _INSIDE: Mapping[Any, Callable[[Any], Iterable[Any]]] = {
     functools.partial: lambda each: (each.func, *each.args, *each.keywords.values()),
     types.MethodType: lambda each: (each.__self__, each.__func__),
     types.FunctionType: _of_function,
-    RUNNING: _of_running,
+    tuple(_FRAMES): _of_running,
     (types.BuiltinFunctionType, types.MethodWrapperType): _of_builtin,
     (staticmethod, classmethod): lambda each: (each.__func__,),
     property: lambda each: (each.fget,),
@@ -163,15 +170,15 @@ def _attributes(thing: Any) -> set[str]:
 
 def code_of(thing: Any) -> types.CodeType | None:
     """Return the code of a function, a generator or a coroutine; None of other things."""
-    return getattr(thing, _CODE[type(thing)][0]) if type(thing) in _CODE else None
+    return getattr(thing, _CODE[type(thing)]) if type(thing) in _CODE else None
 
 
 def own_code_of(thing: Any) -> types.CodeType | None:
     """Return the code of a function, or of a generator or coroutine that has not ended, of the script; else None."""
     if isinstance(thing, types.FunctionType):
         return thing.__code__ if is_own(thing.__module__) else None
-    frame = _frame_of(thing) if isinstance(thing, RUNNING) else None
-    return frame.f_code if frame and is_own(str(frame.f_globals.get("__name__"))) else None
+    frame = _frame_of(thing) if type(thing) in _FRAMES else None
+    return frame.f_code if frame and is_own_frame(frame) else None
 
 
 def is_of_script(thing: Any) -> bool:
