@@ -97,32 +97,31 @@ def test_a_stall_delays_all_requests_that_arrive_during_it(execute):
 
 
 SEARCHED = """
-import json, threading, time
-from concurrent.futures import ThreadPoolExecutor
+import json
 from types import SimpleNamespace
-import numpy as np
 from workloads.driver import inference
 from workloads.protocol import Spec
-inference.LASTS_BOUNDS, inference.PROBE_WINDOWS, inference.MAX_SERVER_REQUESTS = 0, 0, 100
-def searched(bounds_ms, latency_ms_by_size, compared_ms=0.0):
-    requests, largest = [], []
-    events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)
-    job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.3), events=events)
-    device = threading.Lock()
-    def serve(batch):
-        largest.append(len(batch))
-        with device:
-            time.sleep(latency_ms_by_size[len(batch)] / 1e3)
-    medians = {size: latency * 1e6 for size, latency in latency_ms_by_size.items()}
-    inference.Client(job, serve, np.zeros((16, 1))).search(bounds_ms, medians, medians[1] / 1e6, compared_ms)
-    return {"sizes": [each["batch_size"] for each in requests], "largest": max(largest, default=0),
-            "message": [each["message"] for each in requests if "message" in each]} if requests else {}
+class Modelled(inference.Client):
+    'A server that is late where two batches take longer than the bound, or near its peak.'
+    def model(self, latency_ms):
+        self.latency_ms, self.offered = latency_ms, []
+        return self
+    def offline(self, fastest, batch_ns, in_flight):
+        return max(size / self.latency_ms[size] * 1e3 for size in fastest)
+    def offer(self, fastest, in_flight, rate, bound_ms, probe):
+        self.offered.append((bound_ms, max(fastest)))
+        return 2 * self.latency_ms[max(fastest)] <= bound_ms and rate <= 0.9 * self.offline(fastest, 0.0, 1)
+def searched(bounds_ms, latency_ms, compared_ms=0.0):
+    job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.3), events=SimpleNamespace(warning=print))
+    client = Modelled(job, None, None).model(latency_ms)
+    medians = {size: latency * 1e6 for size, latency in latency_ms.items()}
+    client.search(bounds_ms, medians, medians[1] / 1e6, compared_ms)
+    return client.offered
 searches = [((57.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}), ((4.01, 60.0), {1: 4.0, 8: 10.0}),
             ((57.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}, 200.0)]
-with ThreadPoolExecutor() as pool:  # they wait most of the time
-    found = [*pool.map(lambda each: searched(*each), searches)]
 print(json.dumps([
-    inference.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), inference.sizes_within({1: 9e6, 4: 9.1e6}, 15.0), *found,
+    inference.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), inference.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
+    *[searched(*each) for each in searches],
 ]))
 """
 
@@ -132,12 +131,12 @@ def test_server_batches_are_limited_by_the_latency_bound(execute):
     assert two_sizes == [1, 4]
     assert one_size == [1], "the smallest size is always allowed"
     # Two batches of eight take 60 ms, more than the bound of 57 ms.
-    assert first["sizes"] == [4] * 5
-    assert first["largest"] == 4
-    # A sleep of 4 ms never ends within 4.01 ms, so the next bound is tried. At 7.8 requests/s, 100 requests
-    # take longer than a series may last.
-    assert second["sizes"] == [1] * 4 + [8] * 5
-    assert compared["sizes"] == [4] * 5 + [8] * 5, "the bound of the baseline follows"
+    assert first == [[57.0, 4]] * 5, "the tightest bound with a useful rate ends the search"
+    # Two single requests take 8 ms, so 4.01 ms is never useful and the next bound is tried. Its rates fall until
+    # they are too low for the fewest requests of a series.
+    assert second[0] == [4.01, 1]
+    assert second[-5:] == [[60.0, 8]] * 5
+    assert compared == [[57.0, 4]] * 5 + [[200.0, 8]] * 5, "the bound of the baseline follows"
 
 
 PIPELINED = """
