@@ -25,9 +25,12 @@ from harness.model.analysis import (
     Estimate,
     LimitOutcome,
     RatioKind,
+    Sweep,
+    SweepPoint,
     VariantResult,
 )
 from harness.model.comparison import Gate, Outcome, Result, Versus
+from harness.wording import scalar_word
 from reports import acceptance, machine, numbers
 from reports.compare_messages import reference_name, subject
 from reports.text import harmless, printable_xml
@@ -168,7 +171,8 @@ def _json(document: Any) -> str:
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
     able = (dict(_capability_row(analysis, capability)) for capability in analysis.capabilities)
-    return _written([*(dict(_variant_row(analysis, *each)) for each in analysis.variants), *able])
+    swept = (dict(_point_row(analysis, sweep, point)) for sweep in analysis.sweeps for point in sweep.points)
+    return _written([*(dict(_variant_row(analysis, *each)) for each in analysis.variants), *swept, *able])
 
 
 def comparison_csv(versus: Versus) -> str:
@@ -232,6 +236,17 @@ def _variant_row(
     yield "reported_bandwidth", use.reported_bandwidth if use else None
     yield "limited_by", case.limit.cause.value if case.limit and variant == BASELINE else None
     yield "trial_ids", " ".join(result.trial_ids)
+
+
+def _point_row(analysis: Analysis, sweep: Sweep, point: SweepPoint) -> Iterator[tuple[str, Any]]:
+    yield from _run_cells(analysis)
+    yield from {"workload": sweep.workload, "device": sweep.device, "variant": sweep.variant}.items()
+    yield from ((f"param_{name}", scalar_word(value)) for name, value in point.point)
+    yield "trials", point.throughput.n if point.throughput else 0
+    yield from _estimate("samples_per_s", point.throughput)
+    yield from _estimate("over_fastest", point.over_best)
+    yield "may_be_fastest", point.tied
+    yield "message", point.message
 
 
 def _capability_row(analysis: Analysis, capability: Capability) -> Iterator[tuple[str, Any]]:

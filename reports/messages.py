@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from harness.fixes.rule import Safety
 from harness.model.analysis import (
     MOST_SPEEDUP,
     RELIABLE_WIDTH,
@@ -99,6 +100,16 @@ def _part_name(finding: Finding) -> str:
     if first is Part.EPOCHS:
         return f"time between {'calls' if 'predicts' in finding.facts else 'epochs'}"
     return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
+
+
+def compared(safeties: Collection[str]) -> str:
+    """Return what "same numbers" rests on, where a change is said to have them; "" elsewhere."""
+    if not {Safety.SAME, Safety.ORDER} & {*safeties}:
+        return ""
+    return (
+        f"“{Safety.SAME}”: the script's losses in up to 64 steps and three epochs, and the same in what follows, "
+        "shortened. What changes later in a training is not compared: check a whole one before you keep a change."
+    )
 
 
 def further(finding: Finding) -> str:

@@ -171,9 +171,10 @@ def dripping() -> Iterator[bytes]:
         ("is what HTTP has a number for", list, "is not HTTP"),
         ("503 Busy\r\nContent-Length: 6", lambda: [b"<html>"], "a web page"),
         ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
+        ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.26"}'], "it is too old: API 1.26;"),
         ("403 Forbidden\r\nContent-Length: 32", lambda: [b'{"message": "denied by plugin."}'], "denied by plugin."),
     ],
-    ids=range(13),
+    ids=range(14),
 )  # fmt: skip
 def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     timeout_s = 0.3 if body is dripping else CONNECT_S

@@ -47,6 +47,8 @@ from workloads.variants import BASELINE, TUNED, Part
 def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
     result = list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))
     wanted = [(case.workload, case.device, variant) for case, variant, _ in analysis(name).variants]
+    points = [(sweep, point) for sweep in analysis(name).sweeps for point in sweep.points]
+    wanted += [(sweep.workload, sweep.device, sweep.variant) for sweep, _ in points]
     wanted += [(MACHINE, each.device, each.name) for each in analysis(name).capabilities]
     if name != "hostile":
         assert [(row["workload"], row["device"], row["variant"]) for row in result] == wanted
@@ -56,6 +58,18 @@ def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
         assert (row["samples_per_s_low"] == "") == (each.throughput.n == 1)
         assert row["trial_ids"] == harmless(" ".join(each.trial_ids))
         assert (int(row["trials"]), int(row["readings"])) == (len(each.trial_ids), each.readings)
+
+
+def test_csv_has_the_parameters_and_speed_of_each_point_of_a_sweep() -> None:
+    (sweep,) = analysis("sweep").sweeps
+    rows = list(csv.DictReader(io.StringIO(render_csv(analysis("sweep")))))
+    for row, point in zip(rows, sweep.points, strict=True):
+        assert {name: row[f"param_{name}"] for name in sweep.axes} == {
+            name: str(value) for name, value in point.point
+        }
+        assert row["samples_per_s"] == (str(point.throughput.median) if point.throughput else "")
+        assert row["may_be_fastest"] == {True: "yes", False: "no", None: ""}[point.tied]
+        assert row["message"] == point.message
 
 
 @pytest.mark.slow

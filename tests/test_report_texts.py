@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.analysis import analyse
+from harness.fixes.rule import Safety
 from harness.model.analysis import (
     Ablation,
     Cause,
@@ -29,6 +30,7 @@ from reports.messages import (
     banners,
     caveat_lines,
     command,
+    compared,
     limit,
     removed,
     repeat,
@@ -114,6 +116,12 @@ def test_a_prediction_that_is_not_what_was_measured_is_shown_with_its_interval(e
     gain = Estimate(median=2.0, low=1.8, high=2.3, n=3, unit="ratio")
     ablation = Ablation(variant=WITHOUT_INPUT, predicted=predicted, gain=gain)
     assert told in plain(removed(replace(finding(Cause.INPUT), ablation=ablation)))
+
+
+def test_the_same_numbers_are_claimed_as_far_as_they_were_compared() -> None:
+    assert "three epochs" in compared([Safety.NUMERICS, Safety.SAME])
+    assert "three epochs" in compared([Safety.ORDER])
+    assert not compared([Safety.NUMERICS, ""])
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import docker
 import psutil
 from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, InvalidVersion, NotFound, StreamParseError
+from docker.utils import version_lt
 from docker.utils.config import find_config_file
 from requests import PreparedRequest, Response
 from requests.exceptions import (
@@ -44,6 +45,8 @@ CONNECT_S = 10
 REQUEST_S = 120
 _MOST_EXIT_CODE = 255
 MAX_ANSWER_BYTES = 64 << 20
+# Of Docker's API: the first that hands GPUs to containers.
+_OLDEST = "1.40"
 _UNIX = "unix://"
 HINT = (
     "Install and start an engine with `make engine`. If access "
@@ -278,6 +281,8 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
             client = _Client(f"{_UNIX}{socket}", timeout_s)  # type: ignore[arg-type]  # the stubs know whole seconds only
+            if version_lt(client.api.api_version, _OLDEST):
+                raise InvalidVersion(f"API {client.api.api_version}; Docker has {_OLDEST} since 19.03")
         # The docker package expects an object that is not nested deeply.
         except (AttributeError, RecursionError) as error:
             raise _damaged_config() from error

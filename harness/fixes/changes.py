@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from harness.fixes.source import Source, argument, calls_in, name_of
+from harness.fixes.source import Source, calls_in, name_of
 
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -120,19 +120,10 @@ def callbacks_are_of_keras(source: Source, call: ast.Call) -> bool:
 
     Not where `*` or `**` give it what only the running script knows.
     """
-    if any(isinstance(each, ast.Starred) for each in call.args) or any(
-        each.arg is None for each in call.keywords
-    ):
+    settings = [_unchanged(source, each.value) for each in call.keywords if each.arg is None]
+    if any(isinstance(each, ast.Starred) for each in call.args) or not all(map(_shows_all, settings)):
         return False
-    given = argument(call, "callbacks")
-    if isinstance(given, ast.Name):
-        name, listed = given.id, source.only(given.id)
-        changed = any(
-            isinstance(node, (ast.Attribute, ast.Subscript, ast.AugAssign))
-            and source.words(node.target if isinstance(node, ast.AugAssign) else node.value) == name
-            for node in ast.walk(source.tree)
-        )
-        given = listed if isinstance(listed, ast.expr) and not changed else given
+    given = _unchanged(source, source.given(call, "callbacks"))
     made = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
     return given is None or all(
         isinstance(each, ast.Call)
@@ -140,6 +131,28 @@ def callbacks_are_of_keras(source: Source, call: ast.Call) -> bool:
         and name_of(each) != "LambdaCallback"
         for each in made
     )
+
+
+def _unchanged(source: Source, node: ast.expr | None) -> ast.expr | None:
+    """Return the only value of a variable that nothing changes; any other expression as it is."""
+    if not isinstance(node, ast.Name):
+        return node
+    changed = any(
+        isinstance(each, (ast.Attribute, ast.Subscript, ast.AugAssign))
+        and source.words(each.target if isinstance(each, ast.AugAssign) else each.value) == node.id
+        for each in ast.walk(source.tree)
+    )
+    value = source.only(node.id)
+    return value if isinstance(value, ast.expr) and not changed else node
+
+
+def _shows_all(settings: ast.expr | None) -> bool:
+    """Return whether a dict is written with all its names."""
+    if isinstance(settings, ast.Dict):
+        return all(isinstance(each, ast.Constant) for each in settings.keys)
+    if isinstance(settings, ast.Call) and name_of(settings) == "dict" and not settings.args:
+        return all(each.arg for each in settings.keywords)
+    return False
 
 
 def calls_python(source: Source) -> bool:
