@@ -120,23 +120,27 @@ def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
 def engine_that_answers(
     head: str, body: Iterable[bytes], others: Mapping[str, tuple[str, str]] = MappingProxyType({})
 ) -> Iterator[Path]:
-    """An engine's socket that answers each request alike, but for others by part of their path."""
+    """An engine's socket that answers each request alike, but for others by part of their path, on HTTP/1.0.
+
+    A client of 1.1 would send its next request on the same connection.
+    """
 
     end = "" if head.endswith(":") else "\r\n\r\n"
 
     class Answer(BaseRequestHandler):
         def handle(self) -> None:
             asked = self.request.recv(1 << 16).split()[1].decode()
-            for path, (status, text) in others.items():
-                if path in asked:
-                    self.request.sendall(f"HTTP/1.1 {status}\r\n\r\n{text}".encode())
-                    self.request.shutdown(SHUT_WR)
-                    while self.request.recv(1 << 16):  # unread data would reset the connection
-                        pass
-                    return
+            given = (
+                [f"HTTP/1.0 {status}\r\n\r\n{text}".encode()]
+                for path, (status, text) in others.items()
+                if path in asked
+            )
             with suppress(OSError):
-                for part in chain([f"HTTP/1.1 {head}{end}".encode()], body):
+                for part in next(given, chain([f"HTTP/1.0 {head}{end}".encode()], body)):
                     self.request.sendall(part)
+                self.request.shutdown(SHUT_WR)
+                while self.request.recv(1 << 16):  # unread data would reset the connection
+                    pass
 
     # Not in pytest's folder: a socket's path is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
