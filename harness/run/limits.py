@@ -46,7 +46,6 @@ _LIMIT = re.compile(
 _NUMBER = re.compile(r"(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)\s*(?P<percent>%)?\s*(?P<unit>.*)", re.IGNORECASE)
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SMALL = {"m": 1e-3, "µ": 1e-6, "\N{GREEK SMALL LETTER MU}": 1e-6, "n": 1e-9}
-_PREFIXED = ("samples/s", "FLOP/s", "B/s", "B")
 
 
 def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:
@@ -200,7 +199,7 @@ def _scale(unit: str, units: Sequence[str]) -> float | None:
     for base in units:
         if unit in ("", base):
             return 1.0
-        if base in _PREFIXED and unit.removesuffix(base) in _PREFIXES and unit.endswith(base):
+        if _takes_prefix(base) and unit.removesuffix(base) in _PREFIXES and unit.endswith(base):
             return _PREFIXES[unit.removesuffix(base)]
         if base in ("s", "J/sample") and unit.endswith(base) and unit.removesuffix(base) in _SMALL:
             return _SMALL[unit.removesuffix(base)]
@@ -320,6 +319,10 @@ def limits_text(runs: Sequence[Sequence[Value]], margin: float, names: Sequence[
     return text + "".join(f"# {line}\n" for line in left_out)
 
 
+def _takes_prefix(unit: str) -> bool:
+    return unit == "B" or unit.endswith("/s")
+
+
 def _line(name: str, found: Sequence[Value], margin: float) -> str:
     medians = [value.estimate.median for value in found]
     if name == "health":
@@ -332,7 +335,7 @@ def _line(name: str, found: Sequence[Value], margin: float) -> str:
 def _written(value: float, unit: str, *, up: bool) -> str:
     """Return a number with its unit in four digits, rounded to the side that is easier to meet."""
     prefix = ""
-    if unit in _PREFIXED:
+    if _takes_prefix(unit):
         prefix = max(
             (prefix for prefix in _PREFIXES if _PREFIXES[prefix] <= value),
             key=_PREFIXES.__getitem__,

@@ -722,6 +722,12 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
         assert added.strip("+ ").startswith("super().compile(special, ") and argument in added
 
 
+def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
+    text = f"{HEAD}import helper\nhelper.load()\n"
+    told = drive(text, files={"helper.py": "def load():\n    assert False\n"}, code=1).message
+    assert told.startswith(f"train.py:{text.count(chr(10))} (helper.py:2): AssertionError")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -751,6 +751,11 @@ CASES = [
     *(
         ("compiled", eager(line, before), fits)
         for line, before, fits in (
+            ("scale = float('nan' in str(data[0]))", "", False),
+            ("scale = float('nan' in f'{data[0]}')", "", False),
+            ("scale = float('nan' in '%s' % [data[0]])", "", False),
+            ("scale = float('nan' in repr(self.weights[0]))", "", False),
+            ("scale = float('nan' in f'{data[0].shape} {data[0].dtype} {self.name}')", "", True),
             ("scale = known(data[0])", KNOWN.format("except TypeError"), False),
             ("scale = known(data[0])", KNOWN.format("except"), False),
             ("scale = known(data[0])", KNOWN.format("except ValueError").replace("float(of[0, 0])", "1.0"), True),

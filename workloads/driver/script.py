@@ -191,12 +191,17 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     # The script is a file in a scratch folder.
     lines: list[str] = []
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
-    frames = reversed(traceback.extract_tb(error.__traceback__))
+    frames = [*reversed(traceback.extract_tb(error.__traceback__))]
     found: tuple[str, int | None] | None
     found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
     where = sites.where(found[0], found[1]) if found and found[1] else place or one_line(path.name)
+    deepest = next(
+        (each for each in frames if any(folder in Path(each.filename).parents for folder in _folders)), None
+    )
+    if found and deepest and deepest.lineno and deepest.filename not in files:
+        where += f" ({sites.where(deepest.filename, deepest.lineno)})"
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     with suppress(OSError, ValueError):

@@ -22,7 +22,8 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.framework import random_seed
+from tensorflow.python.framework import random_seed, tensor
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
 from workloads.driver.own_code.changing import own_code
 from workloads.driver.own_code.reached import (
@@ -63,7 +64,8 @@ class Watch:
         found: as in "changes count" and "may change count (a HASH)"; "" if it is nothing.
         drew: whether it drew random numbers of `random` or `numpy.random`, or of the system, as generators without a
             seed do.
-        asked: "starts a process" or "asks another machine", which may answer anything; "" if it does neither.
+        asked: what it did whose answer may be any, or another without values: it "starts a process", "asks another
+            machine" or "writes a tensor as text"; "" if nothing.
     """
 
     def __init__(self, starts: Sequence[Any]) -> None:
@@ -139,6 +141,8 @@ def _listen() -> None:
         os.urandom = random._urandom = _noted(os.urandom)  # type: ignore[attr-defined]
         random.Random.seed = _noted(random.Random.seed)  # type: ignore[method-assign]
         random_seed.get_seed = _seeding(random_seed.get_seed)
+        for kind in (tensor.Tensor, BaseResourceVariable, tf.keras.Variable):
+            kind.__str__, kind.__repr__ = _written(kind.__str__), _written(kind.__repr__)
 
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,6 +169,19 @@ def _seeding(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **named)
 
     return seeds
+
+
+def _written(function: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a function that notes that the script's code writes a tensor as text, which has no value in a graph."""
+
+    @functools.wraps(function)
+    def text(each: Any) -> str:
+        if _watching and is_own(sys._getframe(1).f_globals.get("__name__", "")):
+            for watch in _watching:
+                watch.asked = "writes a tensor as text"
+        return function(each)
+
+    return text
 
 
 def _audited(event: str, given: tuple[Any, ...]) -> None:
