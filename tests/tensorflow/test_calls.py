@@ -754,6 +754,10 @@ def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
             "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
             "trains in processes that it starts",
         ),
+        (
+            "import os, sys, time\nif os.fork(): sys.exit(0)\nos.setsid()\ntime.sleep(5)\nmade().fit(x, y)",
+            "trains in processes that it starts",
+        ),
         ("n = []  # left out by tfbench: !nproc\nint(n[0])", "left out: n = !nproc is an empty list"),
         (
             "# !pip install a  # left out by tfbench\n# !unzip a  # left out by tfbench\n"

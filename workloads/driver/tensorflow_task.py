@@ -235,7 +235,9 @@ class ScriptRun:
             return
         if errors:
             raise ScriptError(errors[0])
-        elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
+        elsewhere = (
+            interception.forked or _has_fork_server() or _children_s() > _BUSY_S or bool(children.running())
+        )
         raise ScriptError(_no_call(self._text, self._spec.call, trained=trained, elsewhere=elsewhere))
 
     def _end_marked(self) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Collection
 from multiprocessing.process import BaseProcess
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -38,12 +39,20 @@ def changing_files() -> str:
     for each in children:
         if found := changes_files(_runs.get(each, [])):
             return f"process {each.name}, by {found}"
-    known = {each.pid for each in children} | _helpers() | {os.getpid()}
+    name = running(but={each.pid for each in children})
+    return name and f"program {name}"
+
+
+def running(but: Collection[int | None] = ()) -> str:
+    """Return the name of a process that the script has started, or that has outlived one it has; "" if none runs.
+
+    Args:
+        but: processes that do not count.
+    """
     # The first process adopts orphans.
     own = (os.getpid(), os.getppid())
-    states = map(state_of, set(processes()) - known)
-    names = (visible(name) for name, state, above in states if above in own and state != "Z")
-    return next((f"program {name}" for name in names), "")
+    states = map(state_of, set(processes()) - {*but, *_helpers(), os.getpid()})
+    return next((visible(name) for name, state, above in states if above in own and state != "Z"), "")
 
 
 def _helpers() -> set[int]:
