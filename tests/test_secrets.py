@@ -8,6 +8,7 @@ import quopri
 import re
 import shutil
 import subprocess
+import unicodedata
 import urllib.parse
 from collections.abc import Callable
 from io import StringIO
@@ -154,6 +155,9 @@ def test_hidden_values_are_found_however_they_are_quoted() -> None:
         assert "second" not in without(text, [secret])
     assert without(f"{secret!a}", [secret]) == "'***'"
     assert without(f"{'Grüße2026'.encode()!r}", ["Grüße2026"]) == "b'***'"
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert without(unicodedata.normalize(form, "Grüße2026"), ["Grüße2026"]) == "***"
+    assert without(urllib.parse.quote("Grüße2026", encoding="latin-1"), ["Grüße2026"]) == "***"
     cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
     assert "line" not in shown(cut, [secret]), "also where the log begins within it"
 

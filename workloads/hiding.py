@@ -8,6 +8,7 @@ import html
 import json
 import math
 import re
+import unicodedata
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from html.entities import codepoint2name
@@ -114,12 +115,19 @@ _SHOWN_PAIRS = (
 
 def without(text: str, hidden: Iterable[str]) -> str:
     """Replace each of some texts, before a text is cut, because a part would not be found."""
-    hidden = tuple(hidden)
+    hidden = _normal(tuple(hidden))
     for form in _forms(hidden):
         text = text.replace(form, HIDDEN)
     for pattern in _in_pieces(hidden):
         text = pattern.sub(HIDDEN, text)
     return text
+
+
+@functools.cache
+def _normal(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts in all normal forms of Unicode, in which letters and their accents may be apart."""
+    forms = (unicodedata.normalize(form, text) for text in hidden for form in ("NFC", "NFD", "NFKC", "NFKD"))
+    return tuple(dict.fromkeys((*hidden, *forms)))
 
 
 @functools.cache
@@ -169,20 +177,19 @@ def _shown(number: int) -> str:
 def _escaped(character: str) -> str:
     """Return a pattern of a character as it is and as addresses, HTML, JSON, shells and mails escape it, also twice."""
     code, content = ord(character), character.encode(errors="replace")
+    contents = {content, character.encode("latin-1", errors="ignore") or content}
     names = [name for name in (codepoint2name.get(code), "apos" if character == "'" else None) if name]
     reference = "|".join([f"#0*{code}", f"#x0*{code:x}", *names])
     surrogates = character.encode("utf-16-be", errors="replace").hex()
     units = "".join(rf"\\+u{surrogates[at : at + 4]}" for at in range(0, len(surrogates), 4))
     forms = [
         rf"\\*{re.escape(character)}" + (re.escape(character) + "?" if character in _BOTH else ""),
-        "".join(f"%(?:25)*{each:02x}" for each in content),
-        "".join(f"={each:02x}" for each in content),
-        "".join(rf"\\+x{each:02x}" for each in content),
-        "".join(rf"\\+{each:03o}" for each in content),
         units,
         rf"\\+[ux]\{{?0*{code:x}\}}?",
         rf"&(?:amp;)*(?:{reference});",
     ]
+    for sign, base in (("%(?:25)*", "02x"), ("=", "02x"), (r"\\+x", "02x"), (r"\\+", "03o")):
+        forms += ("".join(f"{sign}{each:{base}}" for each in encoded) for encoded in contents)
     return f"(?:{'|'.join(forms)})"
 
 
