@@ -140,17 +140,15 @@ def described(layer):
     sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
     activation = getattr(getattr(layer, "activation", None), "__name__", "")
     return " ".join(str(part) for part in (type(layer).__name__, *sizes, activation) if part)
-class End(BaseException):
-    pass
 def end():
-    raise End
+    raise KeyboardInterrupt
 models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
     took = Interception(
         number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, rest=None, end=end
     )  # fmt: skip
-    with suppress(End), took.active(), stand_ins.mounted(data, ()):
+    with suppress(script.ScriptError), took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})
     model = took.call.model
     models[name] = {

@@ -1,5 +1,6 @@
 """Where scripts call fit, predict or neither, and what they do around it."""
 
+import re
 from dataclasses import asdict
 
 import pytest
@@ -567,15 +568,33 @@ def test_a_callback_that_counts_its_batches_is_left_out_after_them(drive):
     assert "KeyError" in drive(HEAD + finder.format("{}['rate']"), code=1).message
 
 
+@pytest.mark.parametrize("kind", ["Exception", "BaseException"])
+def test_a_training_that_its_callback_ends_by_an_error_that_the_script_catches_is_measured(drive, kind):
+    stop = (
+        f"class Stop({kind}):\n    pass\n"
+        "class Enough(keras.callbacks.Callback):\n    def on_epoch_end(self, epoch, *of):\n"
+        "        if epoch == 60:\n            raise Stop\n"
+    )
+    call = "try:\n    made().fit(x, y, 8, callbacks=[Enough()])\nexcept BaseException as error:\n    print(error)\n"
+    assert drive(HEAD + stop + call, steps=4).per_step() == {BASELINE: 8}
+
+
 def test_a_child_that_the_script_forks_ends_with_the_script(drive):
     text = HEAD + (
-        "import os, sys\nif not os.fork():\n    sys.exit(3)\nprint('CHILD', os.wait())\n"
-        "if not os.fork():\n    os._exit(5)\nprint('CHILD', os.wait())\n"
+        "import atexit, os, sys\nwritten = open('written', 'w')\n"
+        "def forked(does):\n"
+        "    if not os.fork():\n        does()\n    print('CHILD', os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        "atexit.register(lambda: written.write('at exit'))\n"
+        "forked(lambda: sys.exit(3))\nforked(lambda: sys.exit('why'))\nforked(lambda: os._exit(5))\n"
+        "forked(lambda: 1 / 0)\nprint('WRITTEN', open('written').read())\n"
         "made().fit(x[:96], y[:96], 8)\nos._exit(0)\n"
     )
     done = drive(text)
     assert done.per_step() == {BASELINE: 8}
-    assert done.log.count("CHILD") == 2
+    assert re.findall(r"CHILD (\d+)", done.log) == ["3", "1", "5", "1"]
+    assert "why" in done.log
+    assert "ZeroDivisionError" in done.log
+    assert "WRITTEN at exitat exitat exit" in done.log
 
 
 @pytest.mark.parametrize(

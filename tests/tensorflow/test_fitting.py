@@ -19,17 +19,15 @@ from workloads.driver.fitting import misfit
 from workloads.driver.interception import Interception
 from workloads.driver.losses import comparable
 from workloads.driver.script import Script
-class End(BaseException):
-    pass
 def end():
-    raise End
+    raise KeyboardInterrupt
 output = os.dup(1)
 def why(remedy, text):
     keras.backend.clear_session()
     took = Interception(
         number=1, predicts=False, first=False, replicas=1, take=id, evaluate=None, rest=None, end=end
     )  # fmt: skip
-    with suppress(End), took.active():
+    with suppress(script.ScriptError), took.active():
         script.run(Script(path=tempfile.mkdtemp() + "/own.py", text=text), (), {})
     took.call.script = text
     try:
@@ -380,6 +378,7 @@ CASES = [
     ("steps-per-execution", f"{HEAD}{PLAIN}{TEE}model.fit(x, y, verbose=0)\n", True),
     ("steps-per-execution", f"{HEAD}{PLAIN}{ANOTHER}model.fit(x, y, verbose=2)\n", False),
     ("no-progress-bar", f"{HEAD}{PLAIN}model.fit(x, y, verbose=2)\n", True),  # the call as it is changed
+    ("no-progress-bar", callbacks(OWN.format("def on_train_batch_end(self, *of): pass"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): net.train_function = print"), "own"), False),
     ("many-steps", callbacks(OWN.format(f"def on_epoch_end(self, *of): {MADE_ANEW}"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.model.train_function = None"), "own"), True),
@@ -769,6 +768,11 @@ CASES = [
     ("cache", pipeline(".map(step).cache()", PROGRAM + python("return a * 2")), False),
     ("xla", f"{HEAD}tf.debugging.enable_check_numerics()\n{COMPILED}model.fit(x, y, verbose=0)\n", False),
     ("steps-per-execution", callbacks(PATCHED, ""), False),
+    *(
+        (remedy, f"{HEAD}update = keras.utils.Progbar.update\n"
+         f"keras.utils.Progbar.update = lambda *of, **named: update(*of, **named)\n{PLAIN}model.fit(x, y)\n", False)
+        for remedy in ("steps-per-execution", "many-steps", "no-progress-bar")
+    ),
 ]  # fmt: skip
 
 

@@ -21,15 +21,13 @@ from workloads.driver import script
 from workloads.driver.flops import count_flops
 from workloads.driver.interception import Interception
 from workloads.driver.script import Script
-class End(BaseException):
-    pass
 def end():
-    raise End
+    raise KeyboardInterrupt
 def taken(path, text):
     took = Interception(
         number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, rest=None, end=end
     )  # fmt: skip
-    with suppress(End), took.active():
+    with suppress(script.ScriptError), took.active():
         script.run(Script(path=path, text=text), (), {})
     return took.call.model
 published, tuned = (taken(*each) for each in WHAT)

@@ -28,7 +28,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from itertools import islice
-from os import _exit, getpid  # by names of their own: scripts replace functions of os
+from os import getpid  # by a name of its own: scripts replace functions of os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +36,7 @@ from typing import Any
 from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
+from workloads.driver.forks import forks_end
 from workloads.protocol import MARK, NOT_READ, OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
 
 # Folder with the files that several built-in scripts import.
@@ -78,7 +79,7 @@ def run(
         ScriptError: it failed by itself.
     """
     _output[:] = [file_of(1)]
-    process, path = getpid(), _scratch(script)
+    path = _scratch(script)
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.names_for(script.text), **names})
     os.execv, os.execve = _replaced(os.execv), _replaced(os.execve)  # type: ignore[assignment]
@@ -95,24 +96,23 @@ def run(
 
     threading.excepthook = ended
     try:
-        # As in notebooks, it may await; the future statements of this file are none of it.
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree = compile(script.text, str(path), "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        code = compile(as_cells(tree, script.text), str(path), "exec", flags, dont_inherit=True)
-        awaited = eval(code, module.__dict__)  # noqa: S307 - what the user asked to run
-        if awaited is not None:
-            asyncio.run(awaited)
+        with forks_end():
+            # As in notebooks, it may await; the future statements of this file are none of it.
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            tree = compile(script.text, str(path), "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            code = compile(as_cells(tree, script.text), str(path), "exec", flags, dont_inherit=True)
+            awaited = eval(code, module.__dict__)  # noqa: S307 - what the user asked to run
+            if awaited is not None:
+                asyncio.run(awaited)
     except SystemExit as error:
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
             raise ScriptError(
                 f"{text}. {_of_variables() or 'Pass command-line arguments with --arg.'}"
             ) from error
-    except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # scripts can raise anything
+    except BaseException as error:  # scripts can raise anything
         raise ScriptError(explained(_own_error(error), path)) from error
     finally:
-        if getpid() != process:  # a child that the script forked has come to its end
-            _exit(0)
         if watch := _watch():
             watch.read()
     _wait_for_threads(done)

@@ -437,7 +437,7 @@ class ScriptRun:
         if isinstance(error, MemoryError):
             return MemoryError(script.explained(error, path, call.place))
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
-        if isinstance(error, Exception) and not typed:
+        if not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
             explained = script.explained(error, path, call.place)
             if call.steps_before_error and not isinstance(error, ScriptError):

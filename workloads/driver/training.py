@@ -551,7 +551,7 @@ def _all_measured(meter: Meter) -> Iterator[None]:
     """Let errors pass once all is measured: a callback may miss the rest of a training that was stopped."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         if meter.going or not meter.written:
             raise
         sys.stderr.write(f"After the measured steps: {named(error)}\n")
@@ -562,7 +562,7 @@ def _counting_steps(call: Call, boundaries: Boundaries) -> Iterator[None]:
     """Note whether an error came after as many steps as the script trains."""
     try:
         yield
-    except Exception:
+    except BaseException:
         planned = call.epochs * (boundaries.steps_per_epoch or ENDLESS)
         trained = boundaries.steps_trained
         call.failed_late = trained > 1

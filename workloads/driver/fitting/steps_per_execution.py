@@ -27,16 +27,18 @@ def misfit(call: Call) -> str:
     per_call = int(call.model.steps_per_execution)
     if per_call * call.steps_per_batch <= call.as_written.get("steps_per_call", 1) != 1:
         return "The script runs as many steps per call already."
+    return later(call) or read_output(call) or _input_reads_training(call)
+
+
+def later(call: Call) -> str:
+    """Return why several steps per call would change what a call does by what it is given; "" if they would not."""
+    per_call = int(call.model.steps_per_execution)
     for name in ("steps_per_epoch", "validation_steps", "steps"):
         if (call.arguments.get(name) or 0) % per_call:
             return (
                 f"{name} is {call.arguments[name]}, and Keras would round it up to whole calls of {per_call}."
             )
-    return read_output(call) or around_batches(call) or _input_reads_training(call)
-
-
-# A later call has callbacks of its own.
-later = around_batches
+    return around_batches(call)
 
 
 def _input_reads_training(call: Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -85,17 +85,38 @@ def is_keras(thing: Any) -> bool:
 
 def _wrapped(call: Call) -> str:
     """Return that the script replaces or uses a function of Keras' that runs around steps; "" if it does not."""
-    model, kinds = call.model, (tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList)
+    model = call.model
     owners = [vars(model), *(vars(each) for each in type(model).__mro__)]
-    for names, places in ((sorted(LOOPS), owners), (_BATCH_HOOKS, [vars(each) for each in kinds])):
-        for name in names:
-            if any(is_own_function(place[name]) for place in places if name in place):
-                return f"The script has put code of its own around {name}"
+    for name in sorted(LOOPS):
+        if any(is_own_function(place[name]) for place in owners if name in place):
+            return f"The script has put code of its own around {name}"
+    if name := _replaced(_kinds_around(call)) or (
+        bar_of_script() if call.arguments.get("verbose", 1) else ""
+    ):
+        return f"The script has put code of its own around {name}"
     own = own_callbacks(call)
     functions = [each for callback in own for each in functions_of_class(type(callback))]
     kept = [each for callback in own for each in vars(callback).values() if inspect.isroutine(each)]
     name = min(used_of(LOOPS, reached(*functions, *kept)), default="")
     return f"A callback of the script uses {name}" if name else ""
+
+
+def _kinds_around(call: Call) -> Iterator[type]:
+    """Yield Keras' classes of callbacks."""
+    for each in (tf.keras.callbacks.CallbackList, *{type(each) for each in call.callbacks if is_keras(each)}):
+        yield from (kind for kind in each.__mro__ if kind.__module__.partition(".")[0] == "keras")
+    yield tf.keras.callbacks.Callback
+
+
+def bar_of_script() -> str:
+    """Return the name of a method of Keras' progress bar that the script replaces; "" if it replaces none."""
+    return _replaced((tf.keras.callbacks.ProgbarLogger, tf.keras.utils.Progbar))
+
+
+def _replaced(kinds: Iterable[type]) -> str:
+    """Return the name of a method around batches that the script replaces; "" if it replaces none."""
+    found = (name for kind in kinds for name, value in vars(kind).items() if is_own_function(value))
+    return next((name for name in found if name in _BATCH_HOOKS or not name.startswith("on_")), "")
 
 
 def is_own_function(thing: Any) -> bool:
