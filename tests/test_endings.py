@@ -38,6 +38,12 @@ def test_its_examples():
         (Ending(calls=[did(loss=0.7004)]), Ending(calls=[did(loss=0.7)]), ""),
         (Ending(calls=[did("fit", steps=92)]), Ending(calls=[did("fit", steps=96)]), "steps 92"),
         (Ending(calls=[did("predict", "(8, 2)")]), Ending(calls=[did("predict", "(9, 2)")]), "other shapes"),
+        (Ending(calls=[did("predict", "(8, 2)")], even=False), Ending(calls=[did("predict", "(9, 2)")]), ""),
+        (
+            Ending(calls=[did("predict", "(8, 2)")], even=False),
+            Ending(calls=[did("predict", "(8, 3)")]),
+            "other shapes",
+        ),
         (Ending(calls=[did("predict")]), Ending(calls=[did("evaluate")]), "calls predict where"),
         (Ending(calls=[did()]), Ending(calls=[did(), did()]), "1 calls"),
         (Ending(files={"a": []}), Ending(files={"a": [], "b": []}), "does not write b"),
@@ -105,6 +111,9 @@ def test_what_a_remedy_may_change_by_its_own_text_is_not_compared():
         printed("right 98 of 100", "right 98"), *[printed("right 97 of 100", "right 97")] * 2, exact=False
     )
     assert rounded == ""
+    steps = (printed("student (128, 0.5)"), *[printed("student (1024, 0.7)")] * 2)
+    assert difference(*steps, exact=False) == ""
+    assert "1024" in difference(replace(steps[0], times=8), *steps[1:], exact=False)
     assert "errors 0" in difference(printed("errors 0"), *[printed("errors 7")] * 2, exact=False)
     assert difference(printed("loss 0.0"), *[printed("loss 0.1")] * 2, exact=False) == ""
     written = Ending(calls=[did(loss=0.7)], printed=["b"])

@@ -213,7 +213,7 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # What a script did after its measured call, in a shortened run (see workloads/driver/endings.py).
     "ending": {
         "variant": (str,), "calls": (list,), "printed": (list,), "files": (dict,), "sizes": (dict,),
-        "error": (str,), "whole": (bool,), "even": (bool,),
+        "error": (str,), "whole": (bool,), "even": (bool,), "times": (int,),
     },
     # Whether remedies may be offered, once the script's rest was run with them or its call has refused them: why not,
     # or "". No readings with remedies that may not be offered count, alone or with others.

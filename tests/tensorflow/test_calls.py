@@ -568,6 +568,21 @@ def test_a_callback_that_counts_its_batches_is_left_out_after_them(drive):
     assert "KeyError" in drive(HEAD + finder.format("{}['rate']"), code=1).message
 
 
+def test_a_list_of_callbacks_of_a_class_of_the_scripts_own_is_called(drive):
+    mine = (
+        "class Mine(keras.callbacks.CallbackList):\n    def on_train_batch_end(self, batch, logs=None):\n"
+        "        print('MINE', batch) if batch == 5 else None\n        super().on_train_batch_end(batch, logs)\n"
+        "class Its(keras.callbacks.Callback):\n    def on_train_batch_end(self, batch, logs=None):\n"
+        "        print('ITS', batch, self.model.count_params()) if batch == 5 else None\n"
+    )
+    text = (
+        f"{mine}m = made()\nm.fit(x, y, 8, verbose=0, callbacks=Mine([Its()], model=m, epochs=1, steps=13))\n"
+    )
+    done = drive(HEAD + text)
+    assert done.per_step() == {BASELINE: 8}
+    assert done.log.count("MINE 5") == done.log.count("ITS 5") > 0
+
+
 @pytest.mark.parametrize("kind", ["Exception", "BaseException"])
 def test_a_training_that_its_callback_ends_by_an_error_that_the_script_catches_is_measured(drive, kind):
     stop = (

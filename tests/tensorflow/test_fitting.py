@@ -764,6 +764,12 @@ CASES = [
         )
     ),
     ("xla", f"{HEAD}{COMPILED}model.fit(x, y, verbose=0)\n", True),
+    *(
+        (remedy, f"{HEAD}class Mine(keras.callbacks.CallbackList):\n    {hook}\n{PLAIN}"
+         "mine = Mine([], add_history=True, model=model)\nmodel.fit(x, y, verbose=0, callbacks=mine)\n", fits)
+        for remedy in ("steps-per-execution", "many-steps")
+        for hook, fits in (("def on_train_batch_end(self, *of): print(of)", False), )
+    ),
     # The last of all, as they stay for what follows.
     ("cache", pipeline(".map(step).cache()", PROGRAM + python("return a * 2")), False),
     ("xla", f"{HEAD}tf.debugging.enable_check_numerics()\n{COMPILED}model.fit(x, y, verbose=0)\n", False),

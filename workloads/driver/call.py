@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -404,7 +404,23 @@ class Call:
 def callbacks_in(arguments: Mapping[str, Any]) -> list[Any]:
     """Return the callbacks among the arguments of a call, as one of Keras' lists or as the script has them."""
     given = arguments.get("callbacks") or ()
-    return list(getattr(given, "callbacks", None) or tf.nest.flatten(given))
+    if isinstance(given, tf.keras.callbacks.CallbackList):
+        return list(given.callbacks) if type(given) is tf.keras.callbacks.CallbackList else [_as_one(given)]
+    return list(tf.nest.flatten(given))
+
+
+@cache
+def _as_one(listed: Any) -> Any:
+    """Return a callback that calls the methods of a list of callbacks, whose class is the script's."""
+
+    def passing(name: str) -> Callable[..., None]:
+        return lambda one, *given, **named: getattr(one.listed, name)(*given, **named)
+
+    kind = tf.keras.callbacks.Callback
+    methods = {name: passing(name) for name in dir(kind) if name.startswith(("on_", "set_"))}
+    one = type(type(listed).__name__, (kind,), methods)()
+    one.listed = listed
+    return one
 
 
 def brief(arguments: Mapping[str, Any], *, epochs: int, steps: int) -> dict[str, Any]:

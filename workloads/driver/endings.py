@@ -56,6 +56,7 @@ class Ending:
         error: what it ended with; "" if it came to its end.
         whole: whether it ended by itself, and not because it took too long.
         even: whether its calls, which stop after some steps, stop after as many as without remedies.
+        times: how many steps its measured call trains where Keras counts one.
     """
 
     calls: Sequence[Did] = ()
@@ -65,6 +66,7 @@ class Ending:
     error: str = ""
     whole: bool = True
     even: bool = True
+    times: int = 1
 
 
 def difference(
@@ -130,7 +132,7 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
         if its.name != one.name:
             yield f"With it, the script calls {its.name} where it calls {one.name} as written ({one.place})."
             return
-        if one.form == other.form != its.form:
+        if one.form == other.form and _shape(its.form, even=own.even) != _shape(one.form, even=own.even):
             yield f"With it, {one.name} at {one.place} returns other shapes: {its.form}, not {one.form}."
         for name, value in one.values.items() if within < math.inf else ():
             found, again = (each.values.get(name, math.nan) for each in (its, other))
@@ -144,11 +146,16 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
         )
 
 
+def _shape(form: str, *, even: bool) -> str:
+    """Return shapes, without the number of samples of calls that do not stop after as many steps."""
+    return form if even else re.sub(r"\(\d+", "(#", form)
+
+
 def _of_prints(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
     printed = (own.printed, first.printed, second.printed)
     counted = acts and _are_whole(own, first, second)
     if acts or len(own.printed) == len(first.printed):
-        yield from _of_lines(*printed, within, "later prints", "", counted=counted)
+        yield from _of_lines(*printed, within, own.times, "later prints", "", counted=counted)
 
 
 def _of_files(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
@@ -161,7 +168,7 @@ def _of_files(own: Ending, first: Ending, second: Ending, within: float, *, acts
             continue
         lines = (own.files[name], first.files[name], second.files[name])
         if acts or len(lines[0]) == len(lines[1]):
-            yield from _of_lines(*lines, within, "writes", f" to {name}", counted=acts)
+            yield from _of_lines(*lines, within, own.times, "writes", f" to {name}", counted=acts)
 
 
 def _of_sizes(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
@@ -177,13 +184,14 @@ def _of_lines(
     first: Sequence[str],
     second: Sequence[str],
     within: float,
+    times: int,
     does: str,
     where: str,
     *,
     counted: bool,
 ) -> Iterator[str]:
     """Yield how lines differ from those in both runs as written."""
-    for its, one in _other_lines(own, first, second, within):
+    for its, one in _other_lines(own, first, second, within, times):
         at = len(commonprefix((its, one)))  # noqa: RUF071 - of texts
         yield f'With it, the script {does} "{_cut(its, at)}"{where}; as written, "{_cut(one, at)}".'
     if counted and within < math.inf and len(first) == len(second) != len(own):
@@ -191,7 +199,7 @@ def _of_lines(
 
 
 def _other_lines(
-    own: Sequence[str], first: Sequence[str], second: Sequence[str], within: float
+    own: Sequence[str], first: Sequence[str], second: Sequence[str], within: float, times: int
 ) -> Iterator[tuple[str, str]]:
     """Yield lines that differ from those in both runs as written, with these."""
     aligned = len(own) == len(first) == len(second)
@@ -202,8 +210,9 @@ def _other_lines(
             return
         numbers = [*zip(_numbers(its), _numbers(one), _numbers(other), strict=False)]
         if within == math.inf:
-            # What is computed may differ, but a count of errors does not come or go.
-            if _words(its) == _words(one) and len(numbers) == 1 and _comes_or_goes(*numbers[0]):
+            # What is computed may differ, but a count of errors does not come or go, nor is one of steps another.
+            goes = len(numbers) == 1 and _comes_or_goes(*numbers[0])
+            if _words(its) == _words(one) and (goes or any(_counts(*each, times) for each in numbers)):
                 yield its, one
         elif _words(its) != _words(one) or not all(_alike(*each, within) for each in numbers):
             yield its, one
@@ -219,6 +228,11 @@ def _alike(own: float, one: float, other: float, within: float) -> bool:
 def _comes_or_goes(own: float, one: float, other: float) -> bool:
     """Return whether a whole number is zero with a remedy only, or only in both runs as written."""
     return one == other and all(each.is_integer() for each in (own, one)) and (own == 0) != (one == 0)
+
+
+def _counts(own: float, one: float, other: float, times: int) -> bool:
+    """Return whether a whole number counts what Keras counts as a step, of which each trains `times` now."""
+    return one == other == own * times != own and own.is_integer()
 
 
 def _numbers(line: str) -> list[float]:

@@ -62,7 +62,7 @@ class Rehearsal:
         self._calls: list[Did] = []
         self._before: set[str] = set()  # names of files
         self._output = -1
-        self._even = True
+        self._even, self._times = True, 1
         self._ended = threading.Lock()
         self._caller: threading.Thread | None = None  # once its call has returned
         self._process = getpid()
@@ -76,7 +76,7 @@ class Rehearsal:
         """Run the measured call, shortened, and begin to note what follows."""
         self.begin()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        self._measured = call.model
+        self._measured, self._times = call.model, call.steps_per_batch
         result = self._run(method, call.model, call.arguments, call.place, times=call.steps_per_batch)
         self._caller = threading.current_thread()
         return result
@@ -140,6 +140,7 @@ class Rehearsal:
                 error=error,
                 whole=whole,
                 even=self._even,
+                times=self._times,
             )
             self._job.events.write("ending", variant=self._job.variant, **asdict(ending))
             self._leave()
