@@ -56,6 +56,7 @@ WITHOUT_TENSORFLOW = (
             "advice",
             "edits",
             "endings",
+            "forks",
             "measuring",
             "preparation",
             "processes",
