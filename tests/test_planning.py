@@ -9,7 +9,7 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.model.workload import BESIDE, Data, Rung, Workload
+from harness.model.workload import BESIDE, Data, FileState, Rung, Workload
 from harness.options import Options
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
@@ -22,7 +22,7 @@ from harness.run.plan import (
     resolve_variants,
     with_cpu_to_compare,
 )
-from harness.run.prepare import git_commit, new_run_id
+from harness.run.prepare import changed_files, git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.trial_container import spec_for
 from harness.system.gpus import discover
@@ -309,6 +309,38 @@ def test_sources_tell_what_changed(folder: Path) -> None:
         after = hashes()
         assert {name for name in before if before[name] != after[name]} == ({changed} if changed else set())
         before = after
+
+
+def test_code_in_folders_elsewhere_that_links_lead_to_counts(folder: Path, tmp_path: Path) -> None:
+    write_files(tmp_path / "libs", {"net.py": "1", "deep/loss.py": "1", "data.csv": "1"})
+    (folder / "other/pkg").symlink_to(tmp_path / "libs")
+    (folder / "other/again").symlink_to(tmp_path / "libs/deep")
+    (folder / "other/around").symlink_to(folder)
+    (folder / "other/kernel").symlink_to("/proc/self")
+    (tmp_path / "libs/loop").symlink_to(tmp_path / "libs")
+
+    def states() -> Mapping[str, FileState]:
+        return catalogue.beside(select([str(folder / "other/train.py")])).scripts["train"]
+
+    before = states()
+    assert {"pkg/net.py", "pkg/deep/loss.py", "again/loss.py"} <= before.keys()
+    assert not [
+        name for name in before if name.startswith(("around/", "kernel/")) or name.endswith("data.csv")
+    ]
+    assert not [name for name in before if "loop/loop" in name]
+    times = (tmp_path / "libs/deep/loss.py").stat()
+    write_files(tmp_path / "libs", {"deep/loss.py": "2"})
+    os.utime(tmp_path / "libs/deep/loss.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert changed_files(before, states()) == ["again/loss.py", "pkg/deep/loss.py"]
+
+
+def test_code_below_mounts_counts_and_data_does_not(tmp_path: Path) -> None:
+    write_files(tmp_path, {"lib/pkg/net.py": "1", "lib/data.csv": "1", "one.py": "1", "other.py": "1"})
+    mounts = (tmp_path / "lib", tmp_path / "one.py")
+    before = catalogue.python_below(mounts)
+    assert [*before] == [f"{tmp_path}/lib/pkg/net.py", f"{tmp_path}/one.py"]
+    write_files(tmp_path, {"lib/pkg/net.py": "2", "lib/data.csv": "2", "other.py": "2"})
+    assert changed_files(before, catalogue.python_below(mounts)) == [f"{tmp_path}/lib/pkg/net.py"]
 
 
 def test_large_folders_are_hashed_by_their_scripts_or_sizes(

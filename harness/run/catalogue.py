@@ -28,6 +28,7 @@ _COMPONENTS = _FOLDER / "components"
 MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 # Folders that change without a script; .cache is beside one in the home folder.
 _NOT_BESIDE = (*NOT_READ, ".cache")
+_OF_KERNEL = re.compile(r"/(proc|sys|dev)(/|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,17 @@ def beside(entries: Iterable[Entry]) -> Beside:
     return Beside(scripts={entry.workload.name: _states(entry.folder) for entry in users})
 
 
+def python_below(mounts: Iterable[Path]) -> dict[str, FileState]:
+    """Return the Python files of mounts, by their paths."""
+    found: dict[str, FileState] = {}
+    for mount in mounts:
+        folder = mount if mount.is_dir() else mount.parent
+        paths = _found(mount) if mount.is_dir() else [mount]
+        states = _states(folder, [path for path in paths if path.suffix == ".py"])
+        found |= {f"{folder}/{name}": state for name, state in states.items()}
+    return found
+
+
 def sources(
     entries: Sequence[Entry], mounts: Iterable[Path] = (), files: Beside | None = None
 ) -> Mapping[str, str]:
@@ -170,9 +182,10 @@ def _found(folder: Path) -> list[Path]:
     return found
 
 
-def _states(folder: Path) -> dict[str, FileState]:
+def _states(folder: Path, paths: Iterable[Path] | None = None) -> dict[str, FileState]:
     # A program may remove its files meanwhile.
-    found = {path: state for path in _found(folder) if (state := _state(path))}
+    paths = _found(folder) if paths is None else paths
+    found = {path: state for path in paths if (state := _state(path))}
     python_bytes = sum(state.st_size for path, state in found.items() if path.suffix == ".py")
     other_bytes = sum(state.st_size for state in found.values()) - python_bytes
     result = {}
@@ -196,21 +209,34 @@ def _digest(states: Mapping[str, FileState]) -> str:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, and the Python files of those elsewhere that links in it lead to."""
     # Python's own walk of a folder is recursive up to 3.11.
-    pending = [folder]
+    root, seen = os.path.realpath(folder), 0
+    pending = [(folder, frozenset[str]())]  # with the links that lead there
     while pending:
+        current, through = pending.pop()
         try:
-            entries = list(os.scandir(pending.pop()))
+            entries = list(os.scandir(current))
         except OSError:
             continue
         if {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:  # a run of this script
+            continue
+        seen += len(entries) if through else 0
+        if seen > MAX_FILES:  # data
             continue
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _NOT_BESIDE:
-                    pending.append(path)
-            elif _state(path):
+                    pending.append((path, through))
+            elif entry.is_symlink() and path.is_dir():
+                leads_to = os.path.realpath(path)
+                known = f"{leads_to}/".startswith(f"{root}/") or f"{root}/".startswith(
+                    f"{leads_to.rstrip('/')}/"
+                )
+                if not (known or leads_to in through or _OF_KERNEL.match(leads_to)):
+                    pending.append((path, through | {leads_to}))
+            elif (path.suffix == ".py" or not through) and _state(path):
                 yield path
 
 

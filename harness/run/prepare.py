@@ -33,7 +33,7 @@ from harness.model.run import Manifest, PlannedTrial, Run, Status, Trial
 from harness.model.workload import BESIDE, Beside, FileState
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
-from harness.run.catalogue import Entry, beside, sources
+from harness.run.catalogue import Entry, beside, python_below, sources
 from harness.run.imports import check_names, check_trains, distributions
 from harness.run.resolve import Plan, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
@@ -65,6 +65,7 @@ class Prepared:
     jobs: tuple[Job, ...]
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # target -> CycloneDX document
     beside: Beside = field(default_factory=Beside)
+    mounted: Mapping[str, FileState] = field(default_factory=dict)
 
     @property
     def files(self) -> Mapping[str, bytes]:
@@ -136,6 +137,7 @@ def prepare(
         jobs=tuple(make_job(plan, trial, inputs, manifest, paths) for trial in plan.planned),
         sboms=sboms,
         beside=files,
+        mounted=python_below(plan.options.mounts),
     )
 
 
@@ -301,9 +303,9 @@ def changed_files(before: Mapping[str, FileState], now: Mapping[str, FileState])
 
 
 def _changed(prepared: Prepared, planned: PlannedTrial) -> frozenset[str]:
-    """Return the files beside the user's script of a trial that have changed since the run was planned.
+    """Return the files beside the user's script of a trial, and mounted code, that have changed since the plan.
 
-    Not the script itself: it runs as it was then.
+    Not the script itself: it runs as it was then. Mounted files have absolute paths.
     """
     before = prepared.beside.scripts.get(planned.workload)
     if before is None:
@@ -311,7 +313,8 @@ def _changed(prepared: Prepared, planned: PlannedTrial) -> frozenset[str]:
     (entry,) = entries = [each for each in prepared.plan.entries if each.workload.name == planned.workload]
     own = {*entry.workload.scripts, str(entry.path.relative_to(entry.folder))}
     changed = changed_files(before, beside(entries).scripts[planned.workload])
-    return frozenset(printable(each) for each in changed if each not in own)
+    mounted = changed_files(prepared.mounted, python_below(prepared.plan.options.mounts))
+    return frozenset(printable(each) for each in (*changed, *mounted) if each not in own)
 
 
 def _read_by_trials(run: Run, folder: RunFolder, workload: str) -> frozenset[str] | None:

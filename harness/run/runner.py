@@ -155,8 +155,7 @@ class Runner:
         if status is Status.OK and (files := self._changed_files(planned)):
             status = Status.FAILED
             message = (
-                f"Beside the script, {files} changed during the run. Undo that and go on with --resume, or start a new "
-                "run."
+                f"{files} changed during the run. Undo that and go on with --resume, or start a new run."
             )
         ended_ns = time.monotonic_ns()
         trial = replace(
@@ -184,7 +183,9 @@ class Runner:
     def _changed_files(self, planned: PlannedTrial) -> str:
         """Return the files that a trial has read and that have changed since the run was planned; "" without any."""
         changed, read = self.changed(planned), self.folder.opened(planned.id)
-        found = changed & read if read is not None else {each for each in changed if each.endswith(".py")}
+        # What is mounted is not watched.
+        code = {each for each in changed if each.endswith(".py") and (read is None or each.startswith("/"))}
+        found = code | (changed & (read or frozenset()))
         return listed(sorted(found))
 
     def _watch(
