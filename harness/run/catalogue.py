@@ -107,7 +107,8 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
 def _plain_name(stem: str) -> str:
     """Return a script's name as that of trials and folders, which may not have any characters as a path may."""
     letters = "".join(each for each in unicodedata.normalize("NFKD", stem) if not unicodedata.combining(each))
-    name = re.sub(r"[^\w.-]+", "-", letters, flags=re.ASCII).strip("-._")[:MAX_NAME]
+    # A dot ends a name among those of numbers, as in resnet50.tuned.
+    name = re.sub(r"[^\w-]+", "-", letters, flags=re.ASCII).strip("-_")[:MAX_NAME]
     # Known machines have measured the built-in workloads.
     if name in ("", *RESERVED, *(entry.workload.name for entry in built_in())):
         name = f"{name}-script".strip("-")

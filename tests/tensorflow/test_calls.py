@@ -756,6 +756,19 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
         assert added.strip("+ ").startswith("super().compile(special, ") and argument in added
 
 
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "try:\n    kind = get_ipython().__class__.__name__\nexcept NameError:\n    kind = 'plain'\n",
+        "kind = 'shell' if 'get_ipython' in globals() else 'plain'\n",
+    ],
+)
+def test_a_script_that_asks_whether_it_is_a_notebook_is_none(drive, asks):
+    assert "KIND plain" in drive(f"{HEAD}{asks}print('KIND', kind)\nmade().fit(x, y, 8)\n").log
+    cell = f"# %% cell 1\n{HEAD}{asks}print('KIND', kind)\nmade().fit(x, y, 8)\n"
+    assert "KIND plain" not in drive(cell).log
+
+
 def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
     text = f"{HEAD}import helper\nhelper.load()\n"
     told = drive(text, files={"helper.py": "def load():\n    assert False\n"}, code=1).message

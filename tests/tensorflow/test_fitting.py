@@ -902,6 +902,14 @@ def test_processes_that_may_change_files_are_found(execute):
     assert execute(CHILDREN) == ["", "process ForkProcess-2, by open", "program sleep", ""]
 
 
+def test_losses_with_xla_are_compared_as_it_draws(execute):
+    texts = [f"{HEAD}{COMPILED}model.fit(x, y, verbose=0)\n"]
+    texts.append(texts[0].replace("keras.layers.Dense(", "keras.layers.Dropout(0.5), keras.layers.Dense(", 1))
+    given = [("xla", text) for text in texts]
+    judged = "comparable({'fix:' + remedy}, took.call)"
+    assert execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", judged)) == ["rounded", "epochs"]
+
+
 def test_losses_of_each_step_are_compared_where_the_input_is_always_the_same(execute):
     given = [("no-progress-bar", text) for text, _ in LOSSES]
     judged = "comparable({'fix:' + remedy}, took.call)"

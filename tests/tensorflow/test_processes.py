@@ -170,6 +170,23 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, fad
     assert is_same or "It would train differently: epoch 1, step" in reasons[0]
 
 
+def test_what_xla_computes_otherwise_is_left_out(drive):
+    """Of what has as many rows as values say, XLA reads the last one of those that it fills up."""
+    loss = (
+        "def last(y, p):\n    kept = tf.boolean_mask(tf.square(p[:, 0] - 1.0), y[:, 0] > 0)\n"
+        "    return tf.reduce_mean(kept) + kept[-1]\n"
+    )
+    text = (
+        f"{HEAD}{loss}y = (np.arange(len(x)) % 3 == 0).astype('float32')[:, None]\n"
+        "model = keras.Sequential([keras.layers.Dense(1)])\n"
+        "model.compile('sgd', last)\nmodel.fit(x, y, 8, 9, verbose=0)\n"
+    )
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:xla"}
+    done = drive(text, variants=[BASELINE, TUNED], fixes=fixes, tuned=["fix:xla"])
+    (told,) = (each["reason"] for each in done.of("left-out", variant=TUNED))
+    assert "It would train differently: epoch 1, step" in told
+
+
 @pytest.mark.parametrize(("other", "is_alike"), [("(x[::-1], y[::-1])", True), ("(x, y + 9)", False)])
 def test_epochs_in_another_order_have_about_the_same_losses(drive, other, is_alike):
     text = f"{HEAD}model = keras.Sequential([keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"

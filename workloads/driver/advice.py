@@ -66,12 +66,22 @@ def advice(error: BaseException, folders: Collection[Path] = (), left_out: Seque
     elif isinstance(error, IndexError) or "empty" in text:
         error = _absent(error) or error
     to_try = (
-        _of_import(error, text)
+        _of_folder(text, folders)
+        or _of_import(error, text)
         or _of_user(error, text)
         or _of_machine(error, text)
         or _of_file(error, text, folders)
     )
     return f"{to_try} {_of_programs(error, left_out)}".strip()
+
+
+def _of_folder(text: str, folders: Collection[Path]) -> str:
+    if not any(re.search(rf"^['\"]?{re.escape(folder.name)}\b", text) for folder in folders):
+        return ""
+    return (
+        "The folder that a script runs in has another name than yours: run it as a module, -m FOLDER.NAME, from the "
+        "folder above."
+    )
 
 
 def _not_found(line: str) -> FileNotFoundError:
@@ -254,10 +264,17 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         )
     if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         missing = isinstance(error, FileNotFoundError)
+        home, above = Path(os.environ.get("HOME", "")), Path(named).parents
+        of_home = (
+            f" If it is in your home folder, which is {home} here, add --mount ~/{Path(named).relative_to(home)} "
+            "--env HOME=$HOME."
+            if home in above and not any(each in above for each in folders)
+            else ""
+        )
         return (
             "It is a path in the container: neither the script nor a library has made it. If it is on the host, add "
-            f"--mount {named}. A script that finds files above its own folder runs as a module, -m FOLDER.NAME, from "
-            "the folder that has them. To write there, make its folder first, or write beside the script."
+            f"--mount {named}.{of_home} A script that finds files above its own folder runs as a module, "
+            "-m FOLDER.NAME, from the folder that has them. To write there, make its folder first, or write beside the script."
             if missing
             else ""
         )

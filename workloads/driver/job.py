@@ -31,7 +31,7 @@ class Job:
         devices: TensorFlow's names of this process's devices.
         strategy: distribution strategy for several devices, else None.
         measured_call: the script's call that variants of the breakdown are made of.
-        alike_by: by what its losses must be the baseline's: "steps", "epochs", or "" if they need not.
+        alike_by: by what its losses must be the baseline's, as in results.py; "" if they need not.
     """
 
     spec: Spec

@@ -17,6 +17,7 @@ from workloads.driver.fitting.operations import draws, kinds_of_step
 from workloads.driver.fitting.prefetch import reads_on
 from workloads.driver.fitting.reading import depends_on_time
 from workloads.driver.own_code.step import own_of_step
+from workloads.driver.results import EPOCHS, ROUNDED, STEPS
 from workloads.driver.script import ScriptError
 from workloads.protocol import visible
 from workloads.variants import FIX
@@ -33,6 +34,8 @@ _SAME = frozenset(
         "no-progress-bar",
     }
 )
+# Those that only round otherwise. XLA also fills up what has a size that depends on values, which a step may read.
+_ROUNDING = frozenset({"xla"})
 # Remedies that draw in another order, or leave out a few samples of an epoch.
 _REORDERING = frozenset({"many-steps", "loader-threads"})
 # Those that compile the step anew.
@@ -42,8 +45,8 @@ _COMPILING = frozenset({"compiled", "steps-per-execution"})
 _STEPS, _EPOCHS, _READ_S = 64, 3, 2.0
 # What rounding may do to a loss in so few steps on a CPU and on a GPU, and to another metric, which may count samples.
 _LOSS_WITHIN, _LOSS_WITHIN_GPU, _METRIC_WITHIN = 5e-4, 5e-3, 5e-2
-# What the former is multiplied by where the layers compute with 16 bits.
-_HALF_TIMES = 10
+# What the former is multiplied by where the layers compute with 16 bits, or a remedy rounds otherwise.
+_ROUNDED_TIMES = 10
 # What is no difference in a loss near zero.
 _LEAST = 1e-5
 # By what part of its first epoch's loss a later one may differ where the order of samples does, or the baseline from
@@ -60,20 +63,22 @@ class UnlikeError(ScriptError):
 class Losses:
     """Note the losses of a training, or compare them with the baseline's.
 
+    Args:
+        by: as `comparable` returns it.
+
     Attributes:
         values: by place, such as "epoch 1, step 10: loss".
     """
 
     def __init__(
-        self, call: Call, baseline: Sequence[Mapping[str, float]] = (), *, gpu: bool, by_epochs: bool = False
+        self, call: Call, baseline: Sequence[Mapping[str, float]] = (), *, gpu: bool, by: str = ""
     ) -> None:
         self.values: dict[str, float] = {}
         self._model = call.model
         self._baseline = baseline
-        half = "16" in str(getattr(call.model, "compute_dtype", ""))
-        self._within = (_LOSS_WITHIN_GPU if gpu else _LOSS_WITHIN) * (_HALF_TIMES if half else 1)
-        self._by_epochs = by_epochs
-        self._apart = by_epochs
+        rounded = by == ROUNDED or "16" in str(getattr(call.model, "compute_dtype", ""))
+        self._within = (_LOSS_WITHIN_GPU if gpu else _LOSS_WITHIN) * (_ROUNDED_TIMES if rounded else 1)
+        self._by_epochs = self._apart = by == EPOCHS
         self._steps = self._epochs = 0
         self._ends_s = math.inf
 
@@ -137,11 +142,13 @@ class Losses:
 
 
 def comparable(fixes: Collection[str], call: Call) -> str:
-    """Return by what a script with these remedies must have the baseline's losses: "steps", "epochs" or ""."""
+    """Return by what a script with these remedies must have the baseline's losses: STEPS, ROUNDED, EPOCHS or ""."""
     names = {FIX.argument(each) for each in fixes}
-    if not names or not names <= _SAME | _REORDERING or not call.trains:
+    if not names or not names <= _SAME | _ROUNDING | _REORDERING or not call.trains:
         return ""
-    return "steps" if names <= _SAME and _draws_the_same(names, call) else "epochs"
+    if names & _REORDERING or not _draws_the_same(names, call):
+        return EPOCHS
+    return ROUNDED if names & _ROUNDING else STEPS
 
 
 def _draws_the_same(names: Collection[str], call: Call) -> bool:
@@ -152,4 +159,5 @@ def _draws_the_same(names: Collection[str], call: Call) -> bool:
     if _COMPILING.intersection(names) and own_of_step(call) and draws(kinds_of_step(call)):
         return False
     # XLA draws other numbers from the same seed.
-    return not ("compiled" in names and call.model.jit_compile and draws(kinds_of_step(call), stateless=True))
+    by_xla = "xla" in names or ("compiled" in names and call.model.jit_compile)
+    return not (by_xla and draws(kinds_of_step(call), stateless=True))

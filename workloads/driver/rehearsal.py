@@ -38,9 +38,9 @@ from workloads.variants import BASELINE, FIX
 _STEPS, _CALL_S, _EPOCHS = 100, 3.0, 2
 # So long a script may take from its measured call to its end.
 _LONGEST_S = 30.0
-# How much faster clocks go in the second run of the script as written: what it says of time differs then. And what
-# is kept there, so that sets of objects have another order.
-_FASTER = 3
+# How much faster clocks go in the second run of the script as written, and how many bytes more it uses: what it says of
+# time and memory differs then. And what is kept there, so that sets of objects have another order.
+_FASTER, _MORE_BYTES = 3, 64 << 20
 _KEPT: list[bytes] = []
 # Of output and of each of so many files, so many bytes and lines of so many characters are compared.
 _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
@@ -282,6 +282,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _disturb() -> None:
-    """Let the clocks of Python go faster from now on, and objects have other addresses."""
+    """Let the clocks of Python go faster from now on, objects have other addresses, and the process be larger."""
+    _KEPT.append(b"1" * _MORE_BYTES)
     _KEPT.extend(bytes(size) for size in range(1, 480, 8) for _ in range(size % 3 * 2 + 1))
     let_clocks_run(_FASTER)

@@ -21,6 +21,10 @@ from workloads.protocol import (
 from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, overlaps, timing
 from workloads.variants import BASELINE, CUSTOM_LOOP, Kind, has_any, standing_for
 
+# By what a script with remedies must have the baseline's losses: of single steps, as they are or rounded otherwise, or
+# of epochs.
+STEPS, ROUNDED, EPOCHS = "steps", "rounded", "epochs"
+
 
 class Results:
     """Events of a trial, added in order.

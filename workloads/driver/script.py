@@ -107,8 +107,9 @@ def run(
     except SystemExit as error:
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
+            caught = error.__context__ and advice(error.__context__, _folders)
             raise ScriptError(
-                f"{text}. {_of_variables() or 'Pass command-line arguments with --arg.'}"
+                f"{text}. {caught or _of_variables() or 'Pass command-line arguments with --arg.'}"
             ) from error
     except BaseException as error:  # scripts can raise anything
         raise ScriptError(explained(_own_error(error), path)) from error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
+from contextlib import suppress
 from typing import Any
 
 from workloads.cells import CELL, SHOW, cells
@@ -53,11 +56,29 @@ def show(value: Any, number: int) -> Any:
 
 
 _SHELL = Shell()
-NAMES = {"get_ipython": lambda: _SHELL, "display": display, SHOW: show}
+_NAME = "get_ipython"
+NAMES = {_NAME: lambda: _SHELL, "display": display, SHOW: show}
 
 
 def names_for(text: str) -> dict[str, Any]:
-    """Return the names for a script; those of inputs and outputs only if it was a notebook."""
+    """Return the names for a script that was a notebook; a plain one may ask whether it has them."""
     inputs = ["", *("\n".join(lines) for mark, lines in cells(text) if mark.startswith(CELL))]
     shown = {"_": "", "__": "", "___": "", "In": inputs, "Out": _out} if inputs[1:] else {}
-    return {**NAMES, **shown}
+    return {} if not inputs[1:] and _asks(text) else {**NAMES, **shown}
+
+
+def _asks(text: str) -> bool:
+    """Return whether a script asks whether it is a notebook, by an error that it handles or the name as a text."""
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Constant) and node.value == _NAME:
+                return True
+            if isinstance(node, ast.Try) and any(map(_handles_names, node.handlers)):
+                within = (each for part in node.body for each in ast.walk(part))
+                if any(isinstance(each, ast.Name) and each.id == _NAME for each in within):
+                    return True
+    return False
+
+
+def _handles_names(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or bool(re.search(r"\b(NameError|Exception)\b", ast.unparse(handler.type)))

@@ -463,7 +463,7 @@ def _run_with(
     losses = None
     if call.trains and (noted or job.alike_by):
         before = () if noted else job.results.losses
-        losses = Losses(call, before, gpu=job.gpu, by_epochs=job.alike_by == "epochs")
+        losses = Losses(call, before, gpu=job.gpu, by=job.alike_by)
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
         losses=losses, counted=counted, own_ns=own_ns,

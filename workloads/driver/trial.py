@@ -15,7 +15,7 @@ from workloads.driver.edits import at_sites
 from workloads.driver.endings import Ending, difference, follows
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, may_gain, worth_trying
-from workloads.driver.results import Results, ResultsFile
+from workloads.driver.results import STEPS, Results, ResultsFile
 from workloads.protocol import TOLERANCE, WORTH, Aim, EventWriter, Spec
 from workloads.variants import BASELINE, FIX, FIXES, MODEL_ONLY, TUNED, measures_speed, refused, together
 
@@ -291,7 +291,7 @@ class Trial:
                 return False
             compare = partial(
                 difference, ending, within=_WITHIN[self._spec.device],
-                exact=self._file.results.alike.get(variant) == "steps", acts=not _QUIETER & {*fixes},
+                exact=self._file.results.alike.get(variant) == STEPS, acts=not _QUIETER & {*fixes},
             )  # fmt: skip
             reason = compare(self._endings[0], self._endings[-1])
             if reason and len(self._endings) == 1:

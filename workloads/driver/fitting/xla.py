@@ -8,6 +8,9 @@ from workloads.driver.call import Call
 from workloads.driver.fitting.operations import CHECKING, kinds_of_step
 from workloads.driver.own_code.step import own_of_step
 
+# Errors of values that operations have.
+_ERRORS = ("InvalidArgumentError", "OpError")
+
 
 def misfit(call: Call) -> str:
     """Return why XLA would change this step, or cannot compile it; "" if neither."""
@@ -19,4 +22,6 @@ def misfit(call: Call) -> str:
         )
     if own_of_step(call) and kinds_of_step(call, tested=True) & CHECKING:
         return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
+    if name := next(filter(call.script_names, _ERRORS), ""):
+        return f"The script names {name}, and XLA raises none where values are wrong, such as an index out of range."
     return ""
