@@ -274,7 +274,8 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return (
             "It is a path in the container: neither the script nor a library has made it. If it is on the host, add "
             f"--mount {named}.{of_home} A script that finds files above its own folder runs as a module, "
-            "-m FOLDER.NAME, from the folder that has them. To write there, make its folder first, or write beside the script."
+            "-m FOLDER.NAME, from the folder that has them. To write there, make its folder first, or write beside the "
+            "script."
             if missing
             else ""
         )
