@@ -815,6 +815,16 @@ def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
             "raise RuntimeError('Failed:\\nHloModule a {\\n}\\n')",
             "RuntimeError: Failed. XLA, with which Keras",
         ),
+        (
+            "import matplotlib.pyplot as plt\nn, bins, _ = plt.hist(x)\nfloat(bins[0])",
+            "add --with matplotlib",
+        ),
+        ("from matplotlib import ticker\nclass Short(ticker.Formatter):\n    pass", "add --with matplotlib"),
+        ("import os\nraise KeyError(os.path.basename(os.getcwd()))", "run it as a module, -m FOLDER.NAME"),
+        (
+            "import os\nos.environ['HOME'] = '/tmp'\nopen('/tmp/data/x.npy')",
+            "--mount ~/data/x.npy --env HOME=$HOME",
+        ),
         ("open('/usr/share/nothing.csv')", "/usr/share is there, but not that file"),
         ("raise OSError(6, 'No such device or address', '/dev/tty')", "A script has no terminal here"),
         (

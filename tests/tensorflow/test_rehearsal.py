@@ -111,8 +111,10 @@ def test_a_call_of_several_steps_is_shortened_to_as_many_steps(execute, times, c
 
 
 SAME = """
-import random, sys
+import random, resource, sys
 begun = time.time()
+kept = b'1' * (0 if WAITS else 32 << 20)
+print('used', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 print(model.evaluate(x, y)); model.save('model.keras')
 print('took', round(time.time() - begun, 4), os.urandom(4).hex(), os.getpid(), id(model), object())
 model.fit(x, y, 8, epochs=99, callbacks=keras.callbacks.History())

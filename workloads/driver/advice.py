@@ -67,6 +67,7 @@ def advice(error: BaseException, folders: Collection[Path] = (), left_out: Seque
         error = _absent(error) or error
     to_try = (
         _of_folder(text, folders)
+        or _of_stand_ins(error, text)
         or _of_import(error, text)
         or _of_user(error, text)
         or _of_machine(error, text)
@@ -82,6 +83,19 @@ def _of_folder(text: str, folders: Collection[Path]) -> str:
         "The folder that a script runs in has another name than yours: run it as a module, -m FOLDER.NAME, from the "
         "folder above."
     )
+
+
+def _of_stand_ins(error: BaseException, text: str) -> str:
+    """Return what to do where a script needs values of what stands for a library of plots."""
+    names = [
+        name
+        for name, module in [*sys.modules.items()]
+        if type(module).__name__ == "Nothing" and "." not in name
+    ]
+    told = "Nothing" in text or "to unpack" in text or "stand_ins.py" in _raised_in(error)
+    if not (names and told):
+        return ""
+    return f"What stands for {' and '.join(names)} gives no values: add --with {names[0]} if the script needs them."
 
 
 def _not_found(line: str) -> FileNotFoundError:
