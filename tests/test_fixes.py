@@ -318,6 +318,13 @@ def test_a_step_whose_python_has_a_state_stays_eager(body, after, offered) -> No
     assert ("run_eagerly=False" in changed(STEP.format(body=body, after=after), "compiled")) is offered
 
 
+def test_a_list_that_a_loop_of_a_step_fills_is_its_own() -> None:
+    loop = "found = [x]\n        for each in self.parts:\n            found.append(each(x))"
+    text = STEP.format(body=loop, after="")
+    assert "run_eagerly=False" in changed(text, "compiled")
+    assert "run_eagerly=False" not in changed(text.replace("found", "self.found"), "compiled")
+
+
 @pytest.mark.parametrize(
     "given", ["'sgd', run_eagerly=True", "'sgd', **settings", "'sgd', **{'run_eagerly': True}"]
 )

@@ -363,9 +363,7 @@ def _changes(source: Source, code: Iterable[ast.AST], methods: Collection[str]) 
 
     Functions of libraries that have the name of a method (`np.append`, `ndimage.rotate`) change nothing.
     """
-    for part in (
-        each for node in code for each in ast.walk(node) if isinstance(each, (*_FUNCTIONS, *_LOOPS))
-    ):
+    for part in (each for node in code for each in _functions_and_loops(node)):
         if getattr(part, "name", "") in ("__init__", "build"):
             continue
         own = Source.bound(part) if isinstance(part, _FUNCTIONS) else set()
@@ -380,6 +378,16 @@ def _changes(source: Source, code: Iterable[ast.AST], methods: Collection[str]) 
                 case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in methods:
                     if source.package(source.words(owner).partition(".")[0]) not in _PURE:
                         yield list(_names(owner, own))
+
+
+def _functions_and_loops(node: ast.AST) -> list[ast.AST]:
+    """Return the functions in code, and the loops in none of them."""
+    functions = [each for each in ast.walk(node) if isinstance(each, _FUNCTIONS)]
+    within = {id(each) for function in functions for each in ast.walk(function)}
+    return [
+        *functions,
+        *(each for each in ast.walk(node) if isinstance(each, _LOOPS) and id(each) not in within),
+    ]
 
 
 def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:

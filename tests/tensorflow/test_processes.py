@@ -170,6 +170,18 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, fad
     assert is_same or "It would train differently: epoch 1, step" in reasons[0]
 
 
+def test_a_cache_before_a_shuffle_has_the_losses_where_python_maps(drive):
+    text = (
+        f"{HEAD}def slow(a):\n    return a * 2\n"
+        "def step(a, b):\n    return tf.ensure_shape(tf.numpy_function(slow, [a], a.dtype), a.shape), b\n"
+        "data = tf.data.Dataset.from_tensor_slices((x, y)).map(step).shuffle(64).batch(8)\n"
+        "made().fit(data, epochs=9, verbose=0)\n"
+    )
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:cache"}
+    done = drive(text, variants=[BASELINE, TUNED], fixes=fixes, tuned=["fix:cache"])
+    assert done.of("window", variant=TUNED), done.of("left-out")
+
+
 def test_what_xla_computes_otherwise_is_left_out(drive):
     """Of what has as many rows as values say, XLA reads the last one of those that it fills up."""
     loss = (

@@ -346,9 +346,11 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
     """Fill the caches of the call's input, so that later epochs are measured; a training has one first epoch."""
     began = job.meter.clock()
     longest_s = _LONGEST_FILL_S["smoke" if job.spec.steps else "others"]
+    # Asked in each variant, because what shuffles goes on with each reading.
+    kept = call.epochs > 1 and keeps(call)
     took_s = fill_caches(call.arguments["x"], longest_s) if call.is_pipeline else 0.0
     if took_s == 0.0:
-        if call.epochs > 1 and keeps(call):
+        if kept:
             took_s = read_epoch(call, longest_s)
             job.meter.phase(DATA, began)
             _tell_of_first_epoch(job, took_s if took_s < longest_s else None, longest_s)
