@@ -167,7 +167,7 @@ PRIVATE = "TFBENCH_PRIVATE"
 OPENED, UNKNOWN = "TFBENCH_OPENED", "/"
 # Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
 NOT_READ = ("__pycache__", ".git")
-# That file, beside the events.
+# The file of OPENED, beside the events.
 OPENED_FILE = "opened.txt"
 # Environment variable: the folder where a container keeps the programs that XLA has compiled; see Spec.keeps_programs.
 PROGRAMS = "TFBENCH_PROGRAMS"
@@ -495,6 +495,11 @@ def file_of(descriptor: int) -> tuple[int, int] | None:
 
 # As it is before a script may replace it.
 _DUMPS = json.dumps
+
+
+def of_kernel(path: str) -> bool:
+    """Return whether a path is in a file system whose files have no size, and may have no end."""
+    return path.split("/")[1:2] in (["proc"], ["sys"])
 
 
 class EventWriter:

@@ -20,7 +20,7 @@ from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Beside, FileState, W
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 from workloads.cells import NOTEBOOK
-from workloads.protocol import NOT_READ
+from workloads.protocol import NOT_READ, of_kernel
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"
@@ -28,7 +28,6 @@ _COMPONENTS = _FOLDER / "components"
 MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 # Folders that change without a script; .cache is beside one in the home folder.
 _NOT_BESIDE = (*NOT_READ, ".cache")
-_OF_KERNEL = re.compile(r"/(proc|sys|dev)(/|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +211,8 @@ def _digest(states: Mapping[str, FileState]) -> str:
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, and the Python files of those elsewhere that links in it lead to."""
     # Python's own walk of a folder is recursive up to 3.11.
-    root, seen = os.path.realpath(folder), 0
-    pending = [(folder, frozenset[str]())]  # with the links that lead there
+    root, seen = folder.resolve(), 0
+    pending = [(folder, frozenset[Path]())]  # with the links that lead there
     while pending:
         current, through = pending.pop()
         try:
@@ -231,11 +230,9 @@ def _files(folder: Path) -> Iterator[Path]:
                 if entry.name not in _NOT_BESIDE:
                     pending.append((path, through))
             elif entry.is_symlink() and path.is_dir():
-                leads_to = os.path.realpath(path)
-                known = f"{leads_to}/".startswith(f"{root}/") or f"{root}/".startswith(
-                    f"{leads_to.rstrip('/')}/"
-                )
-                if not (known or leads_to in through or _OF_KERNEL.match(leads_to)):
+                leads_to = path.resolve()
+                known = leads_to.is_relative_to(root) or root.is_relative_to(leads_to)
+                if not (known or leads_to in through or of_kernel(str(leads_to))):
                     pending.append((path, through | {leads_to}))
             elif (path.suffix == ".py" or not through) and _state(path):
                 yield path

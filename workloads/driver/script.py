@@ -37,7 +37,18 @@ from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
 from workloads.driver.forks import forks_end
-from workloads.protocol import MARK, NOT_READ, OPENED, UNKNOWN, Script, file_of, private, reason_of, text_of
+from workloads.protocol import (
+    MARK,
+    NOT_READ,
+    OPENED,
+    UNKNOWN,
+    Script,
+    file_of,
+    of_kernel,
+    private,
+    reason_of,
+    text_of,
+)
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -170,8 +181,13 @@ def marking() -> str:
 def _texts() -> Iterator[tuple[Path, str]]:
     """Yield the texts of the script and of the modules beside it that it has imported."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
-    own = [file for file in files if any(folder in file.parents for folder in _folders)]
+    own = filter(_is_beside, files)
     return ((file, file.read_text(errors="replace")) for file in own if file.suffix in (".py", NOTEBOOK))
+
+
+def _is_beside(path: Path) -> bool:
+    """Return whether a path is in a scratch folder: the script's, or a neighbour's."""
+    return any(folder in path.parents for folder in _folders)
 
 
 def named(error: BaseException) -> str:
@@ -198,9 +214,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
     where = sites.where(found[0], found[1]) if found and found[1] else place or one_line(path.name)
-    deepest = next(
-        (each for each in frames if any(folder in Path(each.filename).parents for folder in _folders)), None
-    )
+    deepest = next((each for each in frames if _is_beside(Path(each.filename))), None)
     if found and deepest and deepest.lineno and deepest.filename not in files:
         where += f" ({sites.where(deepest.filename, deepest.lineno)})"
     if isinstance(error, ScriptError):
@@ -390,7 +404,7 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                         continue
                     inside = (
                         path not in followed
-                        and not _of_kernel(path)
+                        and not of_kernel(path)
                         and not f"{root}{os.sep}".startswith(f"{path.rstrip(os.sep)}{os.sep}")
                     )
                     through = followed | {path}
@@ -401,7 +415,7 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                     pending.append((Path(path), link, through))
                 else:
                     link.symlink_to(path)
-                    if not _of_kernel(path):
+                    if not of_kernel(path):
                         links.append(link)
     return links
 
@@ -417,11 +431,6 @@ def _entries(folder: Path, most: int) -> list[os.DirEntry[str]] | None:
 def _is_file(path: Path) -> bool:
     """Return whether a path leads to a file; not if it leads where this process may not look."""
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises PermissionError
-
-
-def _of_kernel(path: str) -> bool:
-    """Return whether a path is in a file system whose files have no size, and may have no end."""
-    return Path(path).parts[1:2] in (("proc",), ("sys",))
 
 
 def _copy_small(links: Sequence[Path]) -> None:
@@ -552,10 +561,10 @@ def _own(path: Any, *, whole: bool) -> None:
         return
     link = Path(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - not as a link of the last part leads
     for _ in range(40):  # links may lead in a circle
-        if not link.is_symlink() or not any(folder in link.parents for folder in _folders):
+        if not link.is_symlink() or not _is_beside(link):
             return
         target = link.parent / link.readlink()
-        if any(folder in target.parents for folder in _folders):  # to a neighbour
+        if _is_beside(target):
             link = Path(os.path.normpath(target))
             continue
         if _is_file(target):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from contextlib import suppress
 from typing import Any
 
 from workloads.cells import CELL, SHOW, cells
+from workloads.driver.sites import catches
 
 # Cell magics whose code runs.
 _BODIES = ("time", "timeit", "capture", "prun")
@@ -57,6 +57,8 @@ def show(value: Any, number: int) -> Any:
 
 _SHELL = Shell()
 _NAME = "get_ipython"
+# The error of a name that is not there, by its classes.
+_UNKNOWN = {"NameError", "Exception", "BaseException"}
 NAMES = {_NAME: lambda: _SHELL, "display": display, SHOW: show}
 
 
@@ -73,12 +75,6 @@ def _asks(text: str) -> bool:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and node.value == _NAME:
                 return True
-            if isinstance(node, ast.Try) and any(map(_handles_names, node.handlers)):
-                within = (each for part in node.body for each in ast.walk(part))
-                if any(isinstance(each, ast.Name) and each.id == _NAME for each in within):
-                    return True
+            if isinstance(node, ast.Name) and node.id == _NAME and catches(text, node.lineno, _UNKNOWN):
+                return True
     return False
-
-
-def _handles_names(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or bool(re.search(r"\b(NameError|Exception)\b", ast.unparse(handler.type)))

@@ -68,12 +68,12 @@ def is_caught(error: BaseException) -> bool:
     """Return whether the script catches an error, by its class, of what is being executed."""
     classes = {each.__name__ for each in type(error).__mro__}
     return any(
-        _catches("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_lineno, classes)
+        catches("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_lineno, classes)
         for frame in _frames(beside=True)
     )
 
 
-def _catches(text: str, line: int, classes: set[str]) -> bool:
+def catches(text: str, line: int, classes: set[str]) -> bool:
     """Return whether a line of a script is in a `try` for one of these classes, or in a cell that may raise errors."""
     with suppress(SyntaxError):
         for node in ast.walk(as_cells(ast.parse(text), text)):
