@@ -158,6 +158,9 @@ def test_hidden_values_are_found_however_they_are_quoted() -> None:
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         assert without(unicodedata.normalize(form, "Grüße2026"), ["Grüße2026"]) == "***"
     assert without(urllib.parse.quote("Grüße2026", encoding="latin-1"), ["Grüße2026"]) == "***"
+    for errors in ("xmlcharrefreplace", "namereplace"):
+        encoded = "Grüße<an>alle2026".encode("ascii", errors)
+        assert without(encoded.decode(), ["<an>alle2026", "Grüße<an>alle2026"]) == "***"
     cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
     assert "line" not in shown(cut, [secret]), "also where the log begins within it"
 

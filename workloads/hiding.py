@@ -115,19 +115,20 @@ _SHOWN_PAIRS = (
 
 def without(text: str, hidden: Iterable[str]) -> str:
     """Replace each of some texts, before a text is cut, because a part would not be found."""
-    hidden = _normal(tuple(hidden))
-    for form in _forms(hidden):
-        text = text.replace(form, HIDDEN)
-    for pattern in _in_pieces(hidden):
-        text = pattern.sub(HIDDEN, text)
+    for each in sorted(hidden, key=len, reverse=True):  # a part of one may be another
+        forms = _normal(each)
+        for form in _forms(forms):
+            text = text.replace(form, HIDDEN)
+        for pattern in _in_pieces(forms):
+            text = pattern.sub(HIDDEN, text)
     return text
 
 
 @functools.cache
-def _normal(hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the texts in all normal forms of Unicode, in which letters and their accents may be apart."""
-    forms = (unicodedata.normalize(form, text) for text in hidden for form in ("NFC", "NFD", "NFKC", "NFKD"))
-    return tuple(dict.fromkeys((*hidden, *forms)))
+def _normal(hidden: str) -> tuple[str, ...]:
+    """Return a text in all normal forms of Unicode, in which letters and their accents may be apart."""
+    forms = (unicodedata.normalize(form, hidden) for form in ("NFC", "NFD", "NFKC", "NFKD"))
+    return tuple(dict.fromkeys((hidden, *forms)))
 
 
 @functools.cache
@@ -187,6 +188,7 @@ def _escaped(character: str) -> str:
         units,
         rf"\\+[ux]\{{?0*{code:x}\}}?",
         rf"&(?:amp;)*(?:{reference});",
+        rf"\\+N\{{{re.escape(unicodedata.name(character, '-'))}\}}",
     ]
     for sign, base in (("%(?:25)*", "02x"), ("=", "02x"), (r"\\+x", "02x"), (r"\\+", "03o")):
         forms += ("".join(f"{sign}{each:{base}}" for each in encoded) for encoded in contents)
