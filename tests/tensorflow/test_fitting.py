@@ -775,7 +775,14 @@ CASES = [
     ("xla", f"{HEAD}tf.debugging.enable_check_numerics()\n{COMPILED}model.fit(x, y, verbose=0)\n", False),
     ("steps-per-execution", callbacks(PATCHED, ""), False),
     *(
-        (remedy, f"{HEAD}update = keras.utils.Progbar.update\n"
+        (remedy, f"{HEAD}from keras.src.callbacks import progbar_logger\n"
+         "class Bar(keras.utils.Progbar):\n    def update(self, *of, **named): print(of)\n"
+         f"progbar_logger.Progbar = Bar\n{PLAIN}model.fit(x, y)\n", False)
+        for remedy in ("steps-per-execution", "many-steps", "no-progress-bar")
+    ),
+    *(
+        (remedy, f"{HEAD}from keras.src.callbacks import progbar_logger\n"
+         "progbar_logger.Progbar = keras.utils.Progbar\nupdate = keras.utils.Progbar.update\n"
          f"keras.utils.Progbar.update = lambda *of, **named: update(*of, **named)\n{PLAIN}model.fit(x, y)\n", False)
         for remedy in ("steps-per-execution", "many-steps", "no-progress-bar")
     ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
+import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -80,7 +82,7 @@ def is_keras(thing: Any) -> bool:
     hooks = any(
         name.startswith("on_") and callable(value) for name, value in getattr(thing, "__dict__", {}).items()
     )
-    return type(thing).__module__.partition(".")[0] == "keras" and not hooks
+    return is_keras_module(type(thing).__module__) and not hooks
 
 
 def _wrapped(call: Call) -> str:
@@ -90,8 +92,11 @@ def _wrapped(call: Call) -> str:
     for name in sorted(LOOPS):
         if any(is_own_function(place[name]) for place in owners if name in place):
             return f"The script has put code of its own around {name}"
-    if name := _replaced(_kinds_around(call)) or (
-        bar_of_script() if call.arguments.get("verbose", 1) else ""
+    kinds = [each for each in type(model).__mro__ if is_keras_module(each.__module__)]
+    if name := (
+        _replaced(_kinds_around(call))
+        or _put_into_modules_of(kinds)
+        or (bar_of_script() if call.arguments.get("verbose", 1) else "")
     ):
         return f"The script has put code of its own around {name}"
     own = own_callbacks(call)
@@ -104,19 +109,50 @@ def _wrapped(call: Call) -> str:
 def _kinds_around(call: Call) -> Iterator[type]:
     """Yield Keras' classes of callbacks."""
     for each in (tf.keras.callbacks.CallbackList, *{type(each) for each in call.callbacks if is_keras(each)}):
-        yield from (kind for kind in each.__mro__ if kind.__module__.partition(".")[0] == "keras")
+        yield from (kind for kind in each.__mro__ if is_keras_module(kind.__module__))
     yield tf.keras.callbacks.Callback
 
 
 def bar_of_script() -> str:
-    """Return the name of a method of Keras' progress bar that the script replaces; "" if it replaces none."""
+    """Return the name of what the script replaces of Keras' progress bar; "" if it replaces nothing."""
     return _replaced((tf.keras.callbacks.ProgbarLogger, tf.keras.utils.Progbar))
 
 
 def _replaced(kinds: Iterable[type]) -> str:
-    """Return the name of a method around batches that the script replaces; "" if it replaces none."""
+    """Return the name of what the script replaces of classes around batches, or of what they use; "" if nothing."""
+    kinds = list(kinds)
     found = (name for kind in kinds for name, value in vars(kind).items() if is_own_function(value))
-    return next((name for name in found if name in _BATCH_HOOKS or not name.startswith("on_")), "")
+    name = next((name for name in found if name in _BATCH_HOOKS or not name.startswith("on_")), "")
+    return name or _put_into_modules_of(kinds)
+
+
+def _put_into_modules_of(kinds: Iterable[type]) -> str:
+    """Return the name of a function or class of the script in the modules of Keras' classes; "" if there is none.
+
+    Also in those modules of Keras that they use.
+    """
+    modules = {
+        kind.__module__: sys.modules[kind.__module__] for kind in kinds if is_keras_module(kind.__module__)
+    }
+    for each in [*modules.values()]:
+        modules |= {
+            value.__name__: value
+            for value in vars(each).values()
+            if inspect.ismodule(value) and is_keras_module(value.__name__)
+        }
+    named = (pair for each in modules.values() for pair in vars(each).items())
+    return next((name for name, value in named if _is_own_code(value)), "")
+
+
+def _is_own_code(value: Any) -> bool:
+    # Libraries that are not installed may be stand-ins, which raise errors when they are asked for anything.
+    code = isinstance(value, (type, functools.partial)) or inspect.isroutine(value)
+    return is_own(type(value).__module__) or (code and is_own_function(value))
+
+
+def is_keras_module(name: str) -> bool:
+    """Return whether a module is one of Keras'."""
+    return name.partition(".")[0] == "keras"
 
 
 def is_own_function(thing: Any) -> bool:
