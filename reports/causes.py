@@ -130,6 +130,9 @@ def _bandwidth(finding: Finding) -> str:
 
 def _compute(finding: Finding) -> str:
     facts = finding.facts
+    if "untried_bits" in facts:
+        bits = facts["untried_bits"]
+        return f"The model computes in {bits:.0f} bits, which most CPUs emulate; float32 was not measured."
     peak, memory = (numbers.percent(facts.get(name)) for name in ("peak", "dram"))
     if facts.get("peak", 0.0) >= MATH_LIMIT:
         return f"Matrix products are the limit: they reach {peak} of the measured peak."

@@ -207,6 +207,8 @@ def test_a_precision_in_which_the_device_is_slow_is_the_cause(device, bits, gain
     assert finding.cause is cause and finding.share.median > 0.9
     if cause is Cause.PRECISION and gain:
         assert finding.remedy.variant == "fix:precision"
+    untried = (device, bits, gain) == ("cpu", 16, None)
+    assert ("float32 was not measured" in explanation(finding)) is untried
 
 
 @pytest.mark.parametrize(("callbacks_ms", "named"), [(40, ("Confusion", "Memory")), (4, ())])

@@ -311,6 +311,7 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
         return found
     facts["bandwidth"] = use.needed_bandwidth if use else None
     facts["compiled"] = 1.0 if _compiled(case) else None
+    facts["untried_bits"] = _untried_bits(case)
     by_memory = max(facts["dram"] or 0.0, facts["bandwidth"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
     return case.finding(cause, share, Part.COMPUTE, facts=facts)
@@ -339,6 +340,13 @@ def _unsuitable_bits(case: Case) -> float | None:
     if changed and fix is not None:
         return bits if fix.median >= WORTH and fix.low > 1 else None
     return bits if case.on_gpu else None
+
+
+def _untried_bits(case: Case) -> float | None:
+    """Return the width of half precision on a CPU if no other was measured."""
+    bits = case.metric(BASELINE, COMPUTE_BITS)
+    untried = case.ratio(RatioKind.OVER_BASELINE, PRECISION_FIX) is None
+    return bits if bits == 16 and untried and not case.on_gpu else None
 
 
 def _recurrent(case: Case, time: StepTime) -> Finding | None:
