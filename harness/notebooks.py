@@ -92,8 +92,9 @@ def script_of(content: bytes, path: Path) -> str:
     """
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
-        version = msgspec.json.decode(content, type=_Version).nbformat
-        notebook = msgspec.json.decode(content, type=_Notebook) if version == 4 else None
+        given = json.loads(content)  # as Jupyter reads it, with NaN
+        version = msgspec.convert(given, _Version).nbformat
+        notebook = msgspec.convert(given, _Notebook) if version == 4 else None
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} is not a notebook: {printable(str(error), 200).rstrip('.')}.",

@@ -244,6 +244,24 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
     assert set(lines) == read and len(lines) == len(read)
 
 
+def test_a_file_that_cannot_be_read_hides_no_other() -> None:
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o777)
+        write_files(Path(top), {"read.csv": "1", "private.env": "1", "train.py": "open('read.csv').read()"})
+        (Path(top) / "private.env").chmod(0)
+        code = (
+            "import os, sys; from workloads.driver import script; from workloads.protocol import Script\n"
+            "os.geteuid() or os.seteuid(10_001)\n"
+            "script.run(Script(path=sys.argv[1], text=open(sys.argv[1]).read()), (), {})"
+        )
+        opened = Path(top, "opened.txt")
+        subprocess.run(
+            [sys.executable, "-c", code, Path(top, "train.py")], check=True, cwd=ROOT,
+            env={**os.environ, OPENED: str(opened), "TMPDIR": top},
+        )  # fmt: skip
+        assert opened.read_text().split() == ["read.csv"]
+
+
 def test_folders_of_very_many_files_are_linked_as_a_whole(tmp_path: Path) -> None:
     beside = write_files(
         tmp_path / "home",

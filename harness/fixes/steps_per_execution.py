@@ -67,7 +67,8 @@ def _number(source: Source, node: ast.expr, unknown: float = 1) -> float:
 
 RULE = Rule(
     name="steps-per-execution",
-    summary="Run several steps per call, with callbacks on batches once per call: steps_per_execution",
+    summary="Run several steps per call, with callbacks on batches once per call, also of the model once it is "
+    "saved and loaded: steps_per_execution",
     aim=Aim.LAUNCH,
     safety=Safety.SAME,
     edits=edits,

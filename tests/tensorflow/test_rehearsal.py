@@ -18,18 +18,18 @@ class Waiting(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(0.006 * WAITS)
 model = made()
-model.fit(x, y, batch_size=8, epochs=9, callbacks=[Waiting()])
+past = model.fit(x, y, batch_size=8, epochs=9, callbacks=[Waiting()])
 """
 NAME = "fix:no-progress-bar"
 
 
-def changed(drive, then: str, training: str = WAITS, **spec: object):
+def changed(drive, then: str, training: str = WAITS, name: str = NAME, **spec: object):
     """Return the outcome of the script as it is written and with the change, which gains."""
     text = f"{HEAD}{training}{then}\n"
     start = text.index("True\n")
     change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
-    done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
-    assert done.of("window", variant=NAME) and done.of("error") == []
+    done = drive(text, variants=[BASELINE, FIXES], fixes={name: asdict(change)}, **spec)
+    assert done.of("window", variant=name) and done.of("error") == []
     return done
 
 
@@ -51,6 +51,7 @@ def tried(drive):
         ("assert WAITS", "AssertionError"),
         ("WAITS or os.kill(os.getpid(), 9)", "SIGKILL"),
         ("if WAITS: model.predict(x)\nos._exit(3)", "1 calls"),
+        ("assert len(past.epoch) == 9 and past.history['loss'][8] > 0\nassert WAITS", "AssertionError: "),
     ],
 )
 def test_a_change_with_which_the_rest_differs_is_refused(tried, then, said):
@@ -78,6 +79,36 @@ open('made' if WAITS else 'other', 'w').write('text')
     assert evaluated[0]["values"]["loss"] > 2 * evaluated[1]["values"]["loss"]
     assert [each["form"] for each in predicted] == ["(9, 2)", "(8, 2)"]
     assert [each["values"]["steps"] for each in trained] == [12, 4]
+
+
+# As WAITS, without a callback.
+READS = """
+import multiprocessing, subprocess, time
+WAITS = True
+class Slow(keras.utils.PyDataset):
+    def __len__(self):
+        return 12
+    def __getitem__(self, at):
+        time.sleep(0.006 * WAITS)
+        return x[:8], y[:8]
+model = made()
+past = model.fit(Slow(), epochs=9)
+"""
+SPAWNED = "multiprocessing.get_context('spawn').Process(target=print).start()"
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("model.save('whole.keras')\nsubprocess.run(['true'])", "whole.keras"),
+        (f"model.save('whole.h5')\n{SPAWNED}", "whole.h5"),
+        ("model.save_weights('only.weights.h5')\nsubprocess.run(['true'])", None),
+        ("subprocess.run(['true'])\nmodel.save('whole.keras')", None),
+    ],
+)
+def test_a_program_may_load_a_model_that_keeps_its_steps_per_call(tried, then, said):
+    reason = tried(then, READS, "fix:steps-per-execution")
+    assert (reason, said) == (None, None) or said in reason
 
 
 SHORTENED = """

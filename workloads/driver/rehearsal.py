@@ -24,10 +24,11 @@ from workloads.driver import script
 from workloads.driver.call import Call, callbacks_in
 from workloads.driver.clocks import let_clocks_run
 from workloads.driver.endings import Did, Ending
-from workloads.driver.fitting import misfit_later
+from workloads.driver.fitting import misfit_later, misfit_program
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job, call_late
 from workloads.driver.keras_model import iterations
+from workloads.driver.own_code.children import STARTING
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
 from workloads.protocol import STEPS_PER_CALL, visible
@@ -95,17 +96,27 @@ class Rehearsal:
         self._output = os.memfd_create("output")
         os.dup2(self._output, 1)
         os._exit = self._exits  # type: ignore[assignment]
+        sys.addaudithook(self._audit)
         call_late(self._job.spec, _LONGEST_S, self._late)
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
         """Run a later call of Keras, shortened; end the process if the remedy would change it."""
         if reason := self._misfit(model, arguments):
-            with self._ended:
-                place = caller()
-                told = f"For a later call, at {place}: {reason}"
-                self._job.events.write("judged", variant=self._job.variant, reason=told)
-                self._leave()
+            self._refuse(f"For a later call, at {caller()}: {reason}")
         return self._run(method, model, arguments, caller())
+
+    def _audit(self, event: str, arguments: Any) -> None:
+        """Follow Python's events: end the process if the remedy would change what a program does that is started."""
+        del arguments
+        if event in STARTING and getpid() == self._process and FIX.has(self._job.variant):
+            made = (name for name, _ in self._made())
+            if reason := misfit_program(FIX.argument(self._job.variant), made):
+                self._refuse(reason)
+
+    def _refuse(self, reason: str) -> None:
+        with self._ended:
+            self._job.events.write("judged", variant=self._job.variant, reason=reason)
+            self._leave()
 
     def _misfit(self, model: Any, arguments: Mapping[str, Any]) -> str:
         """Return why the remedy does not fit a later call; "" if it does."""
@@ -154,13 +165,15 @@ class Rehearsal:
     ) -> Any:
         """Run a call that trains `times` steps where Keras knows of one."""
         given = {**arguments, "verbose": 0}
-        given["callbacks"] = [*callbacks_in(given), _Shortened(self._steps, times)]
+        shortened = _Shortened(self._steps, times)
+        given["callbacks"] = [*callbacks_in(given), shortened]
         self._even &= self._steps % (int(getattr(model, "steps_per_execution", 1)) * times) == 0
         before = iterations(model)
         result = method(model, **given)
         values, form = _values(method, model, result)
         if method is FIT:
             values = {"steps": iterations(model) - before} | values
+            shortened.lengthen_history()
         self._calls.append(Did(name=_METHODS[method], place=place, form=form, values=values))
         return result
 
@@ -180,12 +193,20 @@ class _Shortened(tf.keras.callbacks.Callback):
     def __init__(self, steps: int, times: int) -> None:
         super().__init__()
         self._steps, self._times = steps, times
-        self._epochs = 0
+        self._epochs = self._left = 0
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._epochs += 1
-        if self._epochs >= _EPOCHS:
+        if self._epochs >= _EPOCHS and not self.model.stop_training:
             self.model.stop_training = True
+            self._left = (self.params.get("epochs") or 0) - epoch - 1
+
+    def lengthen_history(self) -> None:
+        """Repeat what the last epoch logged for those left out, as scripts take it by the number of an epoch."""
+        history = self.model.history
+        for values in [*history.history.values(), history.epoch]:
+            if len(values) == self._epochs:
+                values.extend([values[-1]] * self._left)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._enough(batch, self._times):

@@ -12,6 +12,7 @@ import ast
 import asyncio
 import builtins
 import ctypes
+import errno
 import os
 import re
 import select
@@ -473,6 +474,8 @@ class _Watch:
                 if beside or not _is_file(path):
                     continue
                 watch = _libc().inotify_add_watch(self._number, os.fsencode(path), _IN_OPEN | _IN_ONESHOT)
+                if watch < 0 and ctypes.get_errno() in (errno.EACCES, errno.ENOENT):
+                    continue  # a script may not open it either
                 self._names[watch] = str(path.relative_to(folder)) if watch >= 0 else UNKNOWN
                 if watch < 0:
                     self._note(UNKNOWN)

@@ -1,15 +1,16 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
 A module with a `misfit` is the check of the remedy of its name; its `observed` is what the remedy keeps, its `later`
-the check of a later call of the same model, and its `later_input` of any later call. The others help them. The remedies
-in harness/fixes read a script's text. Here are its objects: callbacks whose classes may come from anywhere, functions
-of a pipeline as TensorFlow has traced them, a step that is traced twice.
+the check of a later call of the same model, its `later_input` of any later call, and its `program` of programs that
+follow. The others help them. The remedies in harness/fixes read a script's text. Here are its objects: callbacks whose
+classes may come from anywhere, functions of a pipeline as TensorFlow has traced them, a step that is traced twice.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from typing import Any
 
 from workloads.driver.call import Call
@@ -33,6 +34,16 @@ def misfit_later(remedy: str, call: Call, *, of_model: bool) -> str:
     """
     checks = [_of(remedy, name) for name in ("later_input", *(["later"] if of_model else []))]
     return next(filter(None, (check(call) for check in checks if check)), "")
+
+
+def misfit_program(remedy: str, made: Iterable[str]) -> str:
+    """Return why a remedy would change what another program does that the script starts; "" if it fits.
+
+    Args:
+        made: names of the files that the script has made since its measured call.
+    """
+    check = _of(remedy, "program")
+    return check(made) if check else ""
 
 
 def observed(remedy: str, call: Call) -> Any:

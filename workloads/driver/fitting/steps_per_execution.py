@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +17,8 @@ from workloads.driver.own_code.callbacks import around_batches
 from workloads.driver.own_code.reached import is_own
 from workloads.driver.sites import where
 from workloads.fits import may_have_callbacks
+
+_WHOLE_MODEL = re.compile(r"(\.keras|(?<!\.weights)\.(h5|hdf5))$")
 
 
 def misfit(call: Call) -> str:
@@ -39,6 +43,14 @@ def later(call: Call) -> str:
                 f"{name} is {call.arguments[name]}, and Keras would round it up to whole calls of {per_call}."
             )
     return around_batches(call)
+
+
+def program(made: Iterable[str]) -> str:
+    """Return that a program may load a whole model, with how it was compiled, among the files that were made."""
+    saved = next((each for each in made if _WHOLE_MODEL.search(each)), "")
+    return (
+        saved and f"A program that the script starts may load {saved}, a model that keeps its steps per call."
+    )
 
 
 def _input_reads_training(call: Call) -> str:

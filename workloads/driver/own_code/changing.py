@@ -43,6 +43,14 @@ _TO_ALL = {
     "run_functions_eagerly", "exec", "eval", "methodcaller", "setlocale", "getcontext", "setcontext",
     "fset", "__set__", "enable_lora", "quantize", "add_loss",
 }  # fmt: skip
+# By which code changes settings of libraries, which others read in C++ or far below.
+_TO_SETTINGS = {
+    name
+    for module in (tf.config, tf.config.experimental, tf.config.optimizer, tf.config.threading, tf.debugging,
+                   tf.summary.experimental, tf.keras.config, tf.keras.mixed_precision, np)
+    for name in dir(module)
+    if name.startswith(("set_", "enable_", "disable_"))
+} | {"record_if", "seterr", "setbufsize", "errstate"}  # fmt: skip
 TO_VARIABLES = {
     "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
     "scatter_update", "scatter_nd_update", "batch_scatter_update", "restore",
@@ -131,7 +139,7 @@ def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, m
     """
     found = {id(each): each for each in reached(*starts)}
     code = [*own_code(found.values())]
-    if by_name := _named(code, found, names | _TO_ALL):
+    if by_name := _named(code, found, names | _TO_ALL | _TO_SETTINGS):
         return by_name
     if model is None:
         return shared(code, found, read, but=())

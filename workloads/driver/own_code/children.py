@@ -14,6 +14,12 @@ from workloads.driver.own_code.changing import changes_files
 from workloads.driver.processes import processes, state_of
 from workloads.protocol import visible
 
+# Python's audit events of a process that starts another, and one of multiprocessing, which has none.
+STARTED = "multiprocessing.start"
+STARTING = {
+    STARTED, "subprocess.Popen", "os.system", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.exec",
+}  # fmt: skip
+
 # What processes of multiprocessing run, which they forget when they start.
 _runs: WeakKeyDictionary[BaseProcess, list[Any]] = WeakKeyDictionary()
 
@@ -25,6 +31,7 @@ def remember() -> None:
     def remembering(process: Any) -> None:
         named = process._kwargs.values()
         _runs[process] = [process._target, *process._args, *named, type(process).run]
+        sys.audit(STARTED)
         start(process)
 
     setattr(BaseProcess, "start", remembering)  # noqa: B010 - a method
