@@ -285,6 +285,7 @@ class Trial:
         if variant not in known:
             if not self._endings:
                 self._endings.append(self._rehearse(()))
+                self._tell_of_early_end(self._endings[0])
             ending = self._rehearse(fixes)
             if refused_there := self._file.read().left_out.get(variant):
                 self._judged[variant] = refused_there
@@ -301,6 +302,13 @@ class Trial:
             self._judged |= known
             self._events.write("judged", variant=variant, reason=known[variant])
         return not known[variant]
+
+    def _tell_of_early_end(self, written: Ending) -> None:
+        if written.error and not written.error.startswith("os._exit("):
+            self._events.warning(
+                "A shortened run of the whole script ends with an error as written, so remedies were not tried with "
+                f"what follows it: {written.error}"
+            )
 
     def _rehearse(self, fixes: Fixes) -> Ending:
         """Run the script to its end, shortened, with remedies, in a process of its own."""
