@@ -388,6 +388,7 @@ CASES = [
     ("compiled", scheduled("self.seen.append(float(self.model.predict(x, verbose=0)[0, 0]))"), True),
     ("compiled", scheduled("self.model.layers[0].rate = 0.5"), False),
     ("compiled", scheduled("self.model.halve()"), False),
+    ("compiled", scheduled("tf.summary.experimental.set_step(2)"), False),
     ("compiled", scheduled("for each in self.model.layers: each.rates.append(1)"), False),
     ("compiled", scheduled("global half; half = 2.0"), False),
     ("cache", LATE.replace("400)", "400, reshuffle_each_iteration=False)"), True),

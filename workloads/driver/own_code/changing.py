@@ -43,7 +43,7 @@ _TO_ALL = {
     "run_functions_eagerly", "exec", "eval", "methodcaller", "setlocale", "getcontext", "setcontext",
     "fset", "__set__", "enable_lora", "quantize", "add_loss",
 }  # fmt: skip
-# By which code changes settings of libraries, which others read in C++ or far below.
+# By which code changes settings of libraries, which steps read in C++ or far below.
 _TO_SETTINGS = {
     name
     for module in (tf.config, tf.config.experimental, tf.config.optimizer, tf.config.threading, tf.debugging,
@@ -139,7 +139,7 @@ def changes_of(starts: Sequence[Any], read: Iterable[Any], names: set[str], *, m
     """
     found = {id(each): each for each in reached(*starts)}
     code = [*own_code(found.values())]
-    if by_name := _named(code, found, names | _TO_ALL | _TO_SETTINGS):
+    if by_name := _named(code, found, names | _TO_ALL | (set() if model is None else _TO_SETTINGS)):
         return by_name
     if model is None:
         return shared(code, found, read, but=())
