@@ -627,6 +627,14 @@ CASES = [
         )
     ),
     *(
+        ("compiled", eager("scale = known(data[0])", KNOWN.format(f"except {error}").replace("float(of[0, 0])", "1")), fits)
+        for error, fits in (
+            ("ValueError", True),
+            ("tf.errors.InvalidArgumentError", False),
+            ("(KeyError, tf.errors.OpError)", False),
+        )
+    ),
+    *(
         ("cache", between(made, changes, reads), fits)
         for made, changes, reads, fits in (
             ("many = [1.0]", "many[:] = [2.0]", "many[0]", False),
@@ -758,7 +766,6 @@ CASES = [
             ("scale = float('nan' in f'{data[0].shape} {data[0].dtype} {self.name}')", "", True),
             ("scale = known(data[0])", KNOWN.format("except TypeError"), False),
             ("scale = known(data[0])", KNOWN.format("except"), False),
-            ("scale = known(data[0])", KNOWN.format("except ValueError").replace("float(of[0, 0])", "1.0"), True),
             ("scale = 1.0 if tf.get_static_value(data[0]) is None else 2.0", "", False),
             ("scale = float(subprocess.check_output(['echo', '1']))", "import subprocess\n", False),
             ("scale = 1.0 + 0 * os.getloadavg()[0]", "import os\n", False),

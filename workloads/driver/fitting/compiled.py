@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import tensorflow as tf
@@ -24,11 +24,8 @@ _EAGER = {
     "executing_eagerly", "executing_eagerly_outside_functions", "inside_function", "init_scope", "EagerTensor",
     "SymbolicTensor", "is_symbolic_tensor", "get_static_value", "constant_value", "suppress",
 }  # fmt: skip
-# Errors of what only eager code may do with a tensor, if code handles them.
-_ERRORS = {
-    "AttributeError", "TypeError", "NotImplementedError", "OperatorNotAllowedInGraphError", "Exception",
-    "BaseException",
-}  # fmt: skip
+# Errors that a step has compiled as it has them eagerly; of all others, it may have some only one way.
+_ALIKE = {"KeyError", "ValueError", "ImportError", "ModuleNotFoundError", "StopIteration"}
 # What tells of the machine or the process.
 _MACHINE = {
     "getloadavg", "getrusage", "active_count", "cpu_percent", "virtual_memory", "memory_info", "disk_usage",
@@ -102,13 +99,22 @@ def _asks_whether_eager(found: Sequence[Any]) -> str:
 
 
 def _handles(found: Iterable[Any]) -> bool:
-    """Return whether Python code handles errors of a tensor that has no value yet."""
+    """Return whether Python code handles errors that a tensor has only eagerly, or only without a value."""
+    return any(_handles_others([*dis.get_instructions(part)]) for part in own_code(found))
+
+
+def _handles_others(steps: Sequence[dis.Instruction]) -> bool:
+    for at, step in enumerate(steps):
+        if step.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+            loaded = takewhile(
+                lambda each: each.opname.startswith(("LOAD_", "BUILD_TUPLE")), steps[at - 1 :: -1]
+            )
+            if {str(each.argval) for each in loaded if each.opname.startswith("LOAD_")} - _ALIKE:
+                return True
     return any(
-        (_ERRORS.intersection(part.co_names) and handler.opname == "CHECK_EXC_MATCH")
-        or (handler.opname, then.opname) == ("PUSH_EXC_INFO", "POP_TOP")  # except without a class
-        for part in own_code(found)
-        for handler, then in pairwise(dis.get_instructions(part))
-    )  # fmt: skip
+        (one.opname, then.opname) == ("PUSH_EXC_INFO", "POP_TOP")  # except without a class
+        for one, then in pairwise(steps)
+    )
 
 
 def _fed(call: Call, python: Iterable[Any]) -> str:
