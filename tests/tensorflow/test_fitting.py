@@ -389,6 +389,7 @@ CASES = [
     ("compiled", scheduled("self.model.layers[0].rate = 0.5"), False),
     ("compiled", scheduled("self.model.halve()"), False),
     ("compiled", scheduled("tf.summary.experimental.set_step(2)"), False),
+    ("compiled", scheduled("tf.summary.create_noop_writer().set_as_default()"), False),
     ("compiled", scheduled("for each in self.model.layers: each.rates.append(1)"), False),
     ("compiled", scheduled("global half; half = 2.0"), False),
     ("cache", LATE.replace("400)", "400, reshuffle_each_iteration=False)"), True),
@@ -627,11 +628,11 @@ CASES = [
         )
     ),
     *(
-        ("compiled", eager("scale = known(data[0])", KNOWN.format(f"except {error}").replace("float(of[0, 0])", "1")), fits)
+        ("compiled", eager("scale = known(data[0])", KNOWN.replace("float(of[0, 0])", "1").format(error)), fits)
         for error, fits in (
-            ("ValueError", True),
-            ("tf.errors.InvalidArgumentError", False),
-            ("(KeyError, tf.errors.OpError)", False),
+            ("except ValueError", True),
+            ("except tf.errors.InvalidArgumentError", False),
+            ("except (KeyError, tf.errors.OpError)", False),
         )
     ),
     *(

@@ -50,7 +50,7 @@ _TO_SETTINGS = {
                    tf.summary.experimental, tf.keras.config, tf.keras.mixed_precision, np)
     for name in dir(module)
     if name.startswith(("set_", "enable_", "disable_"))
-} | {"record_if", "seterr", "setbufsize", "errstate"}  # fmt: skip
+} | {"set_as_default", "record_if", "seterr", "setbufsize", "errstate"}  # fmt: skip
 TO_VARIABLES = {
     "assign", "assign_add", "assign_sub", "insert", "erase", "set_value", "set_weights", "load_weights", "adapt",
     "scatter_update", "scatter_nd_update", "batch_scatter_update", "restore",
