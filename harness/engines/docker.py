@@ -40,6 +40,7 @@ from harness.engines.docker_client import (
     endpoints,
     engine_call,
     exit_code,
+    id_of,
     remove_container,
     signal_start,
     timeout,
@@ -89,7 +90,7 @@ class DockerEngine:
                 options = container_options(spec, identity, current_owner(), image_environment)
                 name = f"tfbench-{secrets.token_hex(8)}"
                 try:
-                    container_id = api.create_container(name=name, host_config=host, **options)["Id"]
+                    container_id = id_of(api.create_container(name=name, host_config=host, **options))
                 except BaseException:
                     # It may exist although the answer was lost.
                     with suppress(EngineError):
@@ -108,7 +109,7 @@ class DockerEngine:
         """Remove containers of killed harnesses, and those that nobody has removed for so long after their end."""
         with engine_call("list containers"):
             containers = self.client.api.containers(all=True, filters={"label": [OWNER]})
-            found = [(each["Id"], each["Labels"].get(OWNER, "")) for each in containers]
+            found = [(id_of(each), each["Labels"].get(OWNER, "")) for each in containers]
         for container_id, owner in found:
             if owner_has_ended(owner) or self._ended_before(container_id, datetime.now(UTC) - left_after):
                 remove_container(self.client, container_id)

@@ -116,6 +116,13 @@ class _Api(docker.APIClient):
         return response
 
 
+def id_of(answer: Mapping[str, Any]) -> str:
+    """Return the ID in an answer of the engine; raise TypeError if it is no text."""
+    if not isinstance(found := answer["Id"], str):
+        raise TypeError(f"an ID that is {type(found).__name__}")
+    return found
+
+
 def read_limited(chunks: Iterable[bytes]) -> bytes:
     """Return an answer of the engine as a whole; raise RequestException if it is too large."""
     content = bytearray()

@@ -22,7 +22,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call, exit_code, read_limited, timeout
+from harness.engines.docker_client import engine_call, exit_code, id_of, read_limited, timeout
 from harness.errors import EngineError, ImageError, last_lines, on_disk
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -152,7 +152,7 @@ class ImageBuilder:
         """Return the text of files of an image, "" for those that cannot be read; nothing runs in it."""
         texts = dict.fromkeys(paths, "")
         with suppress(EngineError), engine_call(f"read the packages of {reference}"):
-            container = self._engine.api.create_container(reference, ["true"])["Id"]
+            container = id_of(self._engine.api.create_container(reference, ["true"]))
             try:
                 for path in paths:
                     with suppress(NotFound, tarfile.TarError, ValueError):

@@ -8,7 +8,7 @@ import pytest
 from harness.fixes import fixes_for
 from tests.folders import write_files
 from tests.tensorflow.texts import HEAD
-from workloads.protocol import BETWEEN_EPOCHS, RARE_ENDS, Aim, Edit, Fix
+from workloads.protocol import BETWEEN_EPOCHS, EPOCH_CALLBACK_PREFIX, RARE_ENDS, Aim, Edit, Fix
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
@@ -139,17 +139,21 @@ def test_the_start_of_a_validation_counts_once(drive, begin_s, batch_s, batches)
     assert 0.95 * least_s <= metric["value"] * 2500 < 4 * least_s
 
 
-def test_a_loader_ends_its_epochs_also_if_they_are_too_long_to_see(drive):
+@pytest.mark.parametrize(("batches", "epochs"), [(5000, 1), (20, 30)])
+def test_a_loader_ends_its_epochs_also_if_they_are_too_long_to_see(drive, batches, epochs):
     text = HEAD + (
         "import time\n"
         "class Rows(keras.utils.PyDataset):\n"
-        "    def __len__(self):\n        return 5000\n"
+        f"    def __len__(self):\n        return {batches}\n"
         "    def __getitem__(self, index):\n        return x[:8], y[:8]\n"
         "    def on_epoch_end(self):\n        time.sleep(0.5)\n"
-        "made().fit(Rows())"
+        f"made().fit(Rows(), epochs={epochs})"
     )
-    (metric,) = drive(text, variants=[BASELINE], steps=5).of("metric", name=BETWEEN_EPOCHS)
-    assert 0.5 <= metric["value"] * 5000 < 2
+    done = drive(text, variants=[BASELINE], steps=5)
+    (metric,) = done.of("metric", name=BETWEEN_EPOCHS)
+    assert 0.5 <= metric["value"] * batches < 2
+    (own,) = done.of("metric", name=f"{EPOCH_CALLBACK_PREFIX}Rows.on_epoch_end")
+    assert 0.45 <= own["value"] * batches < 1.5
 
 
 UNKNOWN = """

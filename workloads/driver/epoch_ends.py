@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import tensorflow as tf
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from workloads.driver.call import Call, brief, brief_validation, rows
 from workloads.driver.interception import FIT
@@ -62,18 +65,37 @@ class EpochEnds(tf.keras.callbacks.Callback):
             self.validation_ns = 0
         self._end()
 
+    def of(self, given: Any) -> AbstractContextManager[None]:
+        """See the ends of epochs of an input too: of a loader, what it does after its last batch (on_epoch_end)."""
+
+        def ending(end: Callable[[Any], None]) -> Callable[[Any], None]:
+            def ended(adapter: Any) -> None:
+                self._end()
+                end(adapter)
+
+            return ended
+
+        return around_end_of(given, ending)
+
     def _end(self) -> None:
         if self._trains:
             self._synchronise()
             self._trains, self.ended_ns = False, time.monotonic_ns()
 
 
-class _ShortEpochEnds(EpochEnds):
-    """Of epochs of one call of the step, with what the input does after its last batch (PyDataset.on_epoch_end)."""
+@contextmanager
+def around_end_of(
+    given: Any, wrapped: Callable[[Callable[[Any], None]], Callable[[Any], None]]
+) -> Iterator[None]:
+    """Wrap what ends an epoch of a loader in Keras, inside the block; nothing of another input."""
+    end = PyDatasetAdapter.on_epoch_end
+    around = wrapped(end)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End the only call."""
-        self._end()
+    def ended(adapter: Any) -> None:
+        (around if adapter.py_dataset is given else end)(adapter)
+
+    with patch.object(PyDatasetAdapter, "on_epoch_end", ended):
+        yield
 
 
 def end_s(job: Job, call: Call, own: Sequence[Any], stride: int) -> float:
@@ -108,11 +130,12 @@ def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: 
     Returns:
         Seconds without the validation, and those of the validation.
     """
-    ends = _ShortEpochEnds(job.meter.synchronise)
+    ends = EpochEnds(job.meter.synchronise)
     given = brief(call.arguments, epochs=SHORT_EPOCHS, steps=stride) | {"verbose": 0}
     if batches:
         given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
-    FIT(call.model, **{**given, "callbacks": [ends, *own]})
+    with ends.of(given["x"]):
+        FIT(call.model, **{**given, "callbacks": [ends, *own]})
     if not ends.ended_ns:  # a callback has skipped these epochs, as one that restores a training may
         return 0.0, 0.0
     length_ns = time.monotonic_ns() - ends.ended_ns

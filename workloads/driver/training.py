@@ -21,12 +21,20 @@ from workloads import variants
 from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows, runs_eagerly
 from workloads.driver.counting import Counted
-from workloads.driver.epoch_ends import SHORT_EPOCHS, EpochEnds, counted_steps, end_s, validated_every
+from workloads.driver.epoch_ends import (
+    SHORT_EPOCHS,
+    EpochEnds,
+    around_end_of,
+    counted_steps,
+    end_s,
+    validated_every,
+)
 from workloads.driver.first_epoch import fill_caches, keeps, read_epoch
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
 from workloads.driver.losses import Losses
+from workloads.driver.own_code.callbacks import is_own_function
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
@@ -317,7 +325,7 @@ def as_written(job: Job, call: Call) -> Any:
     epoch = _counted(call, stride, whole=meter.full)
     if call.trains and not meter.full:
         _begin_second_epoch(job, call)
-    with in_python.python_functions():
+    with in_python.python_functions(), _loader_ends(call, around_epochs):
         result, boundaries = _run(
             job, call, in_callbacks.callbacks(own), epoch,
             own_ns=lambda: sum(each.total_ns for each in around_epochs.values()),
@@ -333,13 +341,26 @@ def as_written(job: Job, call: Call) -> Any:
     steps, epochs = boundaries.steps_per_epoch, boundaries.epochs_ended
     if boundaries.between_epochs_s is None:
         timed = call.trains and job.spec.evaluate and measures_speed(job.variant)
-        steps, epochs = _time_short_epochs(job, call, own, stride, steps) if timed else None, SHORT_EPOCHS
+        with _loader_ends(call, around_epochs):
+            steps, epochs = _time_short_epochs(job, call, own, stride, steps) if timed else None, SHORT_EPOCHS
     if job.variant == BASELINE and steps:
         for name, stopwatch in around_epochs.items():
             if stopwatch.total_ns:
                 seconds = stopwatch.recurring_ns(epochs) / 1e9
                 job.metric(f"{EPOCH_CALLBACK_PREFIX}{name}", seconds / (steps * call.steps_per_batch))
     return result
+
+
+@contextmanager
+def _loader_ends(call: Call, around_epochs: Mapping[str, Stopwatch]) -> Iterator[None]:
+    """Time what a loader of the script does at the end of an epoch, inside the block."""
+    given = call.arguments["x"]
+    if not (call.is_loader and is_own_function(type(given).on_epoch_end)):
+        yield
+        return
+    stopwatch = around_epochs[f"{type(given).__name__}.on_epoch_end"]
+    with around_end_of(given, stopwatch.timed):
+        yield
 
 
 def _begin_second_epoch(job: Job, call: Call) -> None:
@@ -475,7 +496,7 @@ def _run_with(
     meter.begin()
     try:
         if call.trains:
-            with _all_measured(meter), _counting_steps(call, boundaries):
+            with _all_measured(meter), _counting_steps(call, boundaries), ends.of(given["x"]):
                 FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
             result = call.model.history
         else:
