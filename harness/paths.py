@@ -28,7 +28,8 @@ def paths_here() -> Paths:
 
 def nearest_existing(path: Path) -> Path:
     """Return a path, or its nearest parent that exists."""
-    return next(each for each in (path, *path.absolute().parents) if each.exists())
+    # Path.exists raises PermissionError below a folder that this user may not enter.
+    return next(each for each in (path, *path.absolute().parents) if os.path.exists(each))  # noqa: PTH110
 
 
 def require_writable(path: Path) -> Path:

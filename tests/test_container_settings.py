@@ -29,7 +29,15 @@ from harness.engines.container_settings import (
     with_secrets_of,
 )
 from harness.engines.docker import DockerEngine
-from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints, engine_call
+from harness.engines.docker_client import (
+    CONNECT_S,
+    Daemon,
+    connect_first,
+    describe,
+    endpoints,
+    engine_call,
+    id_of,
+)
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
 from harness.images.builder import ImageBuilder
@@ -158,6 +166,12 @@ def dripping() -> Iterator[bytes]:
     while True:
         time.sleep(0.05)
         yield b" "
+
+
+def test_an_id_that_is_no_text_is_an_answer_that_cannot_be_read():
+    for answer in ({"Id": {"a": "../../x"}}, {"Id": 5}, {}, []):
+        with pytest.raises(EngineError, match="its answer cannot be read"), engine_call("start trial 1"):
+            id_of(answer)
 
 
 @pytest.mark.parametrize(
