@@ -26,7 +26,7 @@ from harness.secrets import recorded_arguments, recorded_command, searched, secr
 from tests.commands import tfbench
 from tests.folders import write_files
 from workloads import protocol
-from workloads.hiding import names_secret, without, without_secrets
+from workloads.hiding import named_secrets, names_secret, without, without_secrets
 
 # Not a secret of anybody.
 BODY = "q7Zx2LmN8vBk4TpR6wYc1HsD3fGj5KaE9uXoQiWe"
@@ -514,3 +514,18 @@ def test_a_secret_of_which_some_characters_are_escaped_is_hidden(form: str) -> N
     found = without(f"It is {form}.", [MIXED])
     assert "***" in found
     assert not any(part in found for part in ("P@ss", "r/d", "163", "1é"))
+
+
+def test_settings_named_as_passwords_are_hidden_also_if_they_are_words():
+    passwords = {
+        "SMTP_PASS": "qzwx ervt ybun imop", "MAIL_PASS": "troubador and three horses", "DB_PWD": "correcthorse",
+        "dbpass": "battery staple",
+    }  # fmt: skip
+    others = {
+        "high_pass": "butterworth",
+        "bypass": "something",
+        "forward_pass": "standard",
+        "compass": "northwest",
+    }
+    text = "\n".join(f'{name}="{value}"' for name, value in (passwords | others).items())
+    assert {*named_secrets(text)} == {*passwords.values()}

@@ -77,6 +77,13 @@ _OF_OTHERS = (
 _OF_NUMBERS = ("max", "min", "num", "total")
 # In a text, what has such a name is mostly something else.
 _LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
+# In settings, names that end so are those of passwords, but for those of filters and of passes over something.
+_PASSWORD = re.compile(r"[a-z0-9]*[a-z](pass|pwd)")
+_PASSES = re.compile(
+    "(by|com|sur|tres|low|high|band|all|no|one|two|three|single|multi|double|forward|backward|first|second|third|last|"
+    "final|next|per|each|every|num|test|train|val|eval|warmup|data|over)pass"
+)
+_NUMBER = re.compile(r"[-+]?\d*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)
 _HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
 # As secret scanners know them.
 SECRET_FORMATS = re.compile(
@@ -268,7 +275,7 @@ def without_secrets(text: str) -> str:
 
 def is_secret_setting(name: str, value: str) -> bool:
     """Return whether a value in settings, with the names before it, is named like a secret and no word or default."""
-    strong = _is_strong(_words(name)) and len(value) >= _SHORTEST_NAMED
+    strong = (_is_strong(_words(name)) or _is_password(name, value)) and len(value) >= _SHORTEST_NAMED
     mixed = is_mixed(re.sub(r"\s", "", value)) and not (_is_loose(name) and re.search(r"\s", value))
     counts = value.isdecimal() and not {*_OF_NUMBERS}.isdisjoint(_words(name))
     return names_secret(name, value) and (strong or (mixed and not counts))
@@ -290,6 +297,14 @@ def _words(name: str) -> list[str]:
 
 def _is_strong(words: Iterable[str]) -> bool:
     return _STRONG.search("".join(words)) is not None
+
+
+def _is_password(name: str, value: str) -> bool:
+    joined = "".join(_words(name))
+    named = _PASSWORD.fullmatch(joined) is not None and not any(
+        found.end() == len(joined) for found in _PASSES.finditer(joined)
+    )
+    return named and not _NUMBER.fullmatch(value)
 
 
 def _is_loose(name: str) -> bool:
