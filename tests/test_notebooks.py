@@ -62,6 +62,10 @@ def test_code_cells_in_order_are_the_script_and_lines_have_their_cells() -> None
     assert left_out(text) == ["%matplotlib inline", "%%timeit -n1 -r1"]
 
 
+def test_nan_is_read_as_jupyter_writes_it() -> None:
+    assert script_of(WHOLE.replace(b"{", b'{"score": NaN, ', 1), PATH) == script_of(WHOLE, PATH)
+
+
 def test_a_notebook_of_the_script_has_what_was_left_out_and_no_outputs() -> None:
     text = script_of(WHOLE, PATH)
     again = notebook_of(text.replace("BATCH)", "BATCH, verbose=2)"))

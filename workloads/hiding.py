@@ -78,10 +78,10 @@ _OF_NUMBERS = ("max", "min", "num", "total")
 # In a text, what has such a name is mostly something else.
 _LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
 # In settings, names that end so are those of passwords, but for those of filters and of passes over something.
-_PASSWORD = re.compile(r"[a-z0-9]*[a-z](pass|pwd)")
+_PASSWORD = re.compile(r"[a-z](pass|pwd)$")
 _PASSES = re.compile(
     "(by|com|sur|tres|low|high|band|all|no|one|two|three|single|multi|double|forward|backward|first|second|third|last|"
-    "final|next|per|each|every|num|test|train|val|eval|warmup|data|over)pass"
+    "final|next|per|each|every|num|test|train|val|eval|warmup|data|over)pass$"
 )
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)
 _HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
@@ -301,10 +301,8 @@ def _is_strong(words: Iterable[str]) -> bool:
 
 def _is_password(name: str, value: str) -> bool:
     joined = "".join(_words(name))
-    named = _PASSWORD.fullmatch(joined) is not None and not any(
-        found.end() == len(joined) for found in _PASSES.finditer(joined)
-    )
-    return named and not _NUMBER.fullmatch(value)
+    named = _PASSWORD.search(joined) and not _PASSES.search(joined)
+    return bool(named) and not _NUMBER.fullmatch(value)
 
 
 def _is_loose(name: str) -> bool:

@@ -55,6 +55,11 @@ def tried(drive):
             "assert len(past.epoch) == 9 and past.history['loss'][8] > 0\nassert WAITS, 'of the change'",
             "of the change",
         ),
+        (  # an epoch is shortened too
+            "long = made().fit(*(np.repeat(each, 20, 0) for each in (x, y)), 8, epochs=4)\n"
+            "assert len(long.history['loss']) == 4\nassert WAITS, 'of the change'",
+            "of the change",
+        ),
     ],
 )
 def test_a_change_with_which_the_rest_differs_is_refused(tried, then, said):

@@ -194,12 +194,19 @@ class _Shortened(tf.keras.callbacks.Callback):
         super().__init__()
         self._steps, self._times = steps, times
         self._epochs = self._left = 0
+        self._stopped = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._epochs += 1
-        if self._epochs >= _EPOCHS and not self.model.stop_training:
-            self.model.stop_training = True
+        if self._epochs >= _EPOCHS:
+            self._stop()
+        if self._stopped:
             self._left = (self.params.get("epochs") or 0) - epoch - 1
+
+    def _stop(self) -> None:
+        """Stop the training, if the script's own callbacks have not."""
+        self._stopped |= not self.model.stop_training
+        self.model.stop_training = True
 
     def lengthen_history(self) -> None:
         """Repeat what the last epoch logged for those left out, as scripts take it by the number of an epoch."""
@@ -210,7 +217,7 @@ class _Shortened(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._enough(batch, self._times):
-            self.model.stop_training = True
+            self._stop()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._enough(batch):

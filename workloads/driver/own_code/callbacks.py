@@ -82,7 +82,7 @@ def is_keras(thing: Any) -> bool:
     hooks = any(
         name.startswith("on_") and callable(value) for name, value in getattr(thing, "__dict__", {}).items()
     )
-    return is_keras_module(type(thing).__module__) and not hooks
+    return _is_keras_module(type(thing).__module__) and not hooks
 
 
 def _wrapped(call: Call) -> str:
@@ -92,10 +92,9 @@ def _wrapped(call: Call) -> str:
     for name in sorted(LOOPS):
         if any(is_own_function(place[name]) for place in owners if name in place):
             return f"The script has put code of its own around {name}"
-    kinds = [each for each in type(model).__mro__ if is_keras_module(each.__module__)]
     if name := (
         _replaced(_kinds_around(call))
-        or _put_into_modules_of(kinds)
+        or _put_into_modules_of(type(model).__mro__)
         or (bar_of_script() if call.arguments.get("verbose", 1) else "")
     ):
         return f"The script has put code of its own around {name}"
@@ -109,7 +108,7 @@ def _wrapped(call: Call) -> str:
 def _kinds_around(call: Call) -> Iterator[type]:
     """Yield Keras' classes of callbacks."""
     for each in (tf.keras.callbacks.CallbackList, *{type(each) for each in call.callbacks if is_keras(each)}):
-        yield from (kind for kind in each.__mro__ if is_keras_module(kind.__module__))
+        yield from (kind for kind in each.__mro__ if _is_keras_module(kind.__module__))
     yield tf.keras.callbacks.Callback
 
 
@@ -132,13 +131,13 @@ def _put_into_modules_of(kinds: Iterable[type]) -> str:
     Also in those modules of Keras that they use.
     """
     modules = {
-        kind.__module__: sys.modules[kind.__module__] for kind in kinds if is_keras_module(kind.__module__)
+        kind.__module__: sys.modules[kind.__module__] for kind in kinds if _is_keras_module(kind.__module__)
     }
     for each in [*modules.values()]:
         modules |= {
             value.__name__: value
             for value in vars(each).values()
-            if inspect.ismodule(value) and is_keras_module(value.__name__)
+            if inspect.ismodule(value) and _is_keras_module(value.__name__)
         }
     named = (pair for each in modules.values() for pair in vars(each).items())
     return next((name for name, value in named if _is_own_code(value)), "")
@@ -150,7 +149,7 @@ def _is_own_code(value: Any) -> bool:
     return is_own(type(value).__module__) or (code and is_own_function(value))
 
 
-def is_keras_module(name: str) -> bool:
+def _is_keras_module(name: str) -> bool:
     """Return whether a module is one of Keras'."""
     return name.partition(".")[0] == "keras"
 
