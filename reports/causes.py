@@ -89,9 +89,11 @@ def advice(finding: Finding | None) -> str:
 def _epochs(finding: Finding) -> str:
     if "predicts" in finding.facts:
         return "Much time passes between calls: each makes a new iterator."
-    usual = "validation and a new iterator" if "validates" in finding.facts else "each makes a new iterator"
+    once = "once" in finding.facts
+    made = "a new iterator" if once else "each makes a new iterator"
+    usual = "validation and a new iterator" if "validates" in finding.facts else made
     what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else usual
-    return f"Much time passes between epochs: {what}."
+    return f"Much time passes {'before and after the epoch' if once else 'between epochs'}: {what}."
 
 
 def _launch(finding: Finding) -> str:

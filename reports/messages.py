@@ -98,7 +98,9 @@ def removed(finding: Finding) -> str:
 def _part_name(finding: Finding) -> str:
     first = next(iter(finding.parts), None)
     if first is Part.EPOCHS:
-        return f"time between {'calls' if 'predicts' in finding.facts else 'epochs'}"
+        if "predicts" in finding.facts:
+            return "time between calls"
+        return "time before and after the epoch" if "once" in finding.facts else "time between epochs"
     return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
 
 

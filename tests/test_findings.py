@@ -85,15 +85,24 @@ def test_an_eager_step_is_the_cause_also_where_the_call_has_not_ended() -> None:
 
 @pytest.mark.parametrize(
     ("params", "advice"),
-    [({"validates": True}, "validation"), ({}, "samples per epoch"), ({"trains": False}, "predict_on_batch")],
+    [
+        ({"validates": True}, "validation"),
+        ({}, "samples per epoch"),
+        ({"epochs": 1}, "samples per epoch"),
+        ({"trains": False}, "predict_on_batch"),
+    ],
 )
-def test_time_between_calls_of_predict_is_not_that_of_training(params: dict[str, bool], advice: str) -> None:
+def test_time_between_epochs_is_that_around_the_only_one_and_between_calls_of_predict(
+    params: dict[str, object], advice: str
+) -> None:
     played = with_metrics(run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0), **{BETWEEN_EPOCHS: 0.2})
     finding = first(with_params(played, **params))
     assert finding.cause is Cause.EPOCHS
     assert advice in fix(finding)
     assert ("validation" in explanation(finding)) is ("validates" in params)
     assert ("between calls" in limit(finding, None)) is ("trains" in params)
+    assert ("before and after the epoch" in limit(finding, None)) is ("epochs" in params)
+    assert ("before and after the epoch" in explanation(finding)) is ("epochs" in params)
 
 
 def test_without_callbacks_the_loop_of_keras_stays() -> None:

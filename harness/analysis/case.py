@@ -12,7 +12,7 @@ from harness.intervals import estimate
 from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult
 from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
-from harness.model.run import Run, Trial
+from harness.model.run import Run, Trial, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import EPOCH_CALLBACK_PREFIX, FILLING, RECURRENT_PREFIX, VARIABLE_PREFIX
 from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, STAGE, Part
@@ -56,6 +56,11 @@ class Case:
         return self._has_chosen("validates")
 
     @property
+    def has_one_epoch(self) -> bool:
+        """Whether the script's call trains one epoch."""
+        return any(info.params.get("epochs") == 1 for info in self._chosen)
+
+    @property
     def runs_eagerly(self) -> bool:
         """Whether the script's steps run in Python."""
         return self._has_chosen("run_eagerly")
@@ -67,8 +72,12 @@ class Case:
 
     def _has_chosen(self, name: str, choice: bool = True) -> bool:
         """Return whether the script has made this choice, in any trial."""
-        infos = (info for trial in self.trials for info in trial.variants if info.variant == BASELINE)
-        return any(info.params.get(name) is choice for info in infos)
+        return any(info.params.get(name) is choice for info in self._chosen)
+
+    @property
+    def _chosen(self) -> Iterator[VariantInfo]:
+        """What each trial tells of the script as written."""
+        return (info for trial in self.trials for info in trial.variants if info.variant == BASELINE)
 
     @property
     def gpus(self) -> tuple[str, ...]:

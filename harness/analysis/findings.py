@@ -154,7 +154,11 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             if cause is Cause.EPOCHS:
                 stages = _epoch_callbacks(case, time)
-                known_of = {"predicts": case.predicts, "validates": case.validates}
+                known_of = {
+                    "predicts": case.predicts,
+                    "validates": case.validates,
+                    "once": case.has_one_epoch,
+                }
                 facts = {name: 1.0 for name, holds in known_of.items() if holds}
             elif cause is Cause.LAUNCH:
                 facts = _within_steps(case, share.median)

@@ -31,11 +31,8 @@ def edits(source: Source) -> Sequence[Edit]:
 
     [] if another training may have other numbers of samples, or the script reads how many steps Keras counts.
     """
-    used = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
-    keys = [node.slice for node in ast.walk(source.tree) if isinstance(node, ast.Subscript)]
-    used |= {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
     if (
-        used & _COUNTED
+        any(map(_tells_steps, ast.walk(source.tree)))
         or fits_again(source)
         or source.binds("many_steps", "per_call", "shuffled", "steps_per_call", "train_many_steps")
     ):
@@ -81,6 +78,16 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
         *source.with_keyword(fit, "shuffle", "False"),  # Keras warns that a pipeline shuffles itself
         *source.with_keyword(fit, "steps_per_epoch", f"len({x}) // per_call"),
     ]
+
+
+def _tells_steps(node: ast.AST) -> bool:
+    """Return whether an expression may be how many steps Keras counts: by its name, or as an optimizer's variable."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return node.slice.value in _COUNTED
+    if not isinstance(node, ast.Attribute):
+        return False
+    owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
+    return node.attr in _COUNTED or (node.attr == "variables" and "opt" in owner.casefold())
 
 
 def _name(node: ast.expr | None) -> str:

@@ -697,6 +697,18 @@ def test_what_one_script_sets_does_not_reach_the_next(drive):
     assert precisions == {BASELINE: "mixed_float16", TUNED: "float32"}
 
 
+def test_what_a_changed_script_raises_has_no_advice_for_the_script_as_written(drive):
+    text = HEAD + "made().fit(x, y, 8, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=OWN)])\n"
+    raises = text.replace("OWN", "lambda *of, **named: open('absent')")
+    done = drive(
+        text.replace("OWN", "lambda *of, **named: None"), others={TUNED: raises}, variants=[BASELINE, TUNED]
+    )
+    (left_out,) = done.of("left-out", variant=TUNED)
+    assert left_out["reason"].endswith("FileNotFoundError: [Errno 2] No such file or directory: 'absent'.")
+    done = drive(raises, variants=[BASELINE], code=1)
+    assert done.message.endswith("or an absolute one with --mount.")
+
+
 OWN = """
 class Scaler:
     def fit(self, x):

@@ -205,6 +205,12 @@ LATE = pipeline(".batch(4).concatenate(data.shuffle(400).batch(4)).cache().unbat
     "data = ", "data = tf.data.Dataset.from_tensor_slices((x, y))\ndata = "
 )
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+IN_PLACE = (
+    f"{HEAD}{python('a[0] = 1; return a')}{PLAIN}"
+    "rows = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda a, b: (a * 2, b))\n"
+    f"data = rows.cache().map(step).batch(8)\n"
+    "model.fit(data, epochs=2, verbose=0)\n"
+)
 STEERED = (
     f"{HEAD}{python('return a + level[0]')}{PLAIN}{OWN.format('def on_epoch_end(self, *of): level[0] = 2.0')}"
     + (
@@ -477,6 +483,10 @@ CASES = [
     ("compiled", eager("Net.count += 1; scale = np.sqrt(2.0)"), False),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()"), True),
     ("cache", pipeline(".filter(lambda a, b: a[0] < 2).cache()"), True),
+    ("cache", IN_PLACE, False),
+    ("cache", IN_PLACE.replace("(changed, [a]", "(lambda a: changed(+a), [a]"), True),
+    ("cache", IN_PLACE.replace(".map(step).batch(8)", ".batch(8).map(step)").replace("[4]", "[None, 4]"), True),
+    ("cache", IN_PLACE.replace(".cache().map(step)", ".map(step).cache()"), True),
     ("cache", pipeline(".map(lambda a, b: (tf.ones([2**28]), a[:1])).cache()"), False),
     ("cache", pipeline("", "other = tf.data.Dataset.range(2).cache()\n"), False),
     ("parallel-map", pipeline("", "other = tf.data.Dataset.range(2).map(lambda a: a, 8)\n"), False),

@@ -200,11 +200,12 @@ def named(error: BaseException) -> str:
     return f"{kind}: {reason}" if reason else kind
 
 
-def explained(error: BaseException, path: Path, place: str = "") -> str:
+def explained(error: BaseException, path: Path, place: str = "", *, changed: bool = False) -> str:
     """Return the script's line, the error, and what to try.
 
     Args:
         place: where the script made the call that failed, if the error did not pass through the script.
+        changed: whether the script is one that a remedy has changed: its user can try nothing.
     """
     # The script is a file in a scratch folder.
     lines: list[str] = []
@@ -223,8 +224,10 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     with suppress(OSError, ValueError):
         lines = left_out(path.read_text(encoding="utf-8"))
     chain = [error, *_causes(error)]
-    to_try = next(filter(None, (advice(each, _folders, lines) for each in chain)), "")
     told = ", from ".join(named(each).rstrip(".:") for each in chain)
+    if changed:
+        return f"{where}: {told}."
+    to_try = next(filter(None, (advice(each, _folders, lines) for each in chain)), "")
     return f"{where}: {told}. {to_try or ('' if place else _of_variables())}".strip()
 
 

@@ -263,6 +263,11 @@ class ScriptRun:
                 self._events.left_out(variant, reason)
 
     @property
+    def _is_changed(self) -> bool:
+        """Whether the script that runs is a change of the baseline's, which is measured too."""
+        return self._task.script != BASELINE and BASELINE in self._spec.variants
+
+    @property
     def _first(self) -> bool:
         """Whether this is the trial's first run of the baseline's script."""
         return self._task.script == BASELINE and self._results.begun_count(BASELINE) <= 1
@@ -439,7 +444,9 @@ class ScriptRun:
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
-            explained = script.explained(error, path, call.place)
+            explained = script.explained(error, path, call.place, changed=self._is_changed)
+            if self._is_changed:
+                return kind(explained)
             if call.steps_before_error and not isinstance(error, ScriptError):
                 explained += (
                     f" It came after {call.steps_before_error}: measuring takes longer than the script. Let it train "

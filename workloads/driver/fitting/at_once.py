@@ -83,10 +83,10 @@ def _random_by_thread() -> Iterator[Callable[[int], None]]:
         yield seed
 
 
-def some(values: Iterable[Any]) -> Iterator[Any]:
+def some(values: Iterable[Any], most: int = COMPARED) -> Iterator[Any]:
     """Yield the first values, as many as are made in a moment."""
     ends_s = time.monotonic() + _COMPARED_S
-    for value, _ in zip(values, range(COMPARED), strict=False):
+    for value, _ in zip(values, range(most), strict=False):
         yield value
         if time.monotonic() > ends_s:
             return

@@ -9,14 +9,17 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.first_epoch import cached_bytes, caches, digests, free_memory, repeats
+from workloads.driver.first_epoch import cached_bytes, caches, digest, digests, free_memory, repeats
+from workloads.driver.fitting.at_once import some
 from workloads.driver.fitting.operations import DRAWING, WRITING, kinds_in
 from workloads.driver.fitting.reading import changed_between, reads_files, reads_training, unused
 from workloads.driver.own_code.children import changing_files
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.pipelines import class_of, pipelines, python_of
+from workloads.driver.pipelines import class_of, pipelines, python_in, python_of
 
 _GROWING = "The input may never end, and a cache of it would only grow."
+# How many elements are given to Python behind a cache to see whether it changes them.
+_CALLED = 20_000
 # Datasets that yield an element for each of theirs.
 _ONE_TO_ONE = re.compile("(Parallel)?Map|Shuffle|Prefetch|Options|Scan|Cache")
 
@@ -51,6 +54,8 @@ def misfit(call: Call) -> str:
         return "What lies before the cache draws random numbers, and would in the first pass only."
     if any(map(WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
+    if _is_written_into(given):
+        return "Python behind the cache changes the arrays that it is given in place, and with them what is kept."
     return changed_between(call, before, kinds) or (_changed_beside() if reads_files(before, kinds) else "")
 
 
@@ -63,6 +68,33 @@ def _may_never_end(dataset: Any) -> bool:
         return True
     kinds = {*map(class_of, parts), *kinds_in(parts)}
     return any("Generator" in kind or "Repeat" in kind for kind in kinds)
+
+
+def _is_written_into(given: tf.data.Dataset) -> bool:
+    """Return whether Python behind a cache changes what it is given, as far as it is called here.
+
+    The arrays of tf.numpy_function are the tensors' own memory: those that a cache keeps, but behind a batch.
+    """
+    for dataset in pipelines(given):
+        functions = [each.function for each in dataset._functions() if python_in(each)]
+        if functions and any(map(_gives_what_is_kept, dataset._inputs())):
+            (source,) = dataset._inputs()
+            for element in some(source, _CALLED):
+                parts = tf.nest.flatten(element, expand_composites=True)
+                before = digest(parts)
+                for function in functions:
+                    function(*parts)
+                if digest(parts) != before:
+                    return True
+    return False
+
+
+def _gives_what_is_kept(dataset: Any) -> bool:
+    """Return whether elements of a pipeline may be those that a cache keeps, and not copies."""
+    kind = class_of(dataset)
+    return kind == "CacheDataset" or (
+        not kind.endswith("BatchDataset") and any(map(_gives_what_is_kept, dataset._inputs()))
+    )
 
 
 def observed(call: Call) -> list[list[bytes]]:
