@@ -205,6 +205,19 @@ LATE = pipeline(".batch(4).concatenate(data.shuffle(400).batch(4)).cache().unbat
     "data = ", "data = tf.data.Dataset.from_tensor_slices((x, y))\ndata = "
 )
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+# TensorFlow takes pages of memory, as a reader fills them again and again, without a copy.
+REUSED = f"""{HEAD}
+import mmap
+page = np.frombuffer(mmap.mmap(-1, 16), 'float32')
+def rows():
+    for number in range(64):
+        page[:] = x[number]
+        yield page, y[number]
+{PLAIN}
+made = tf.data.Dataset.from_generator(rows, output_types=('float32', 'float32'), output_shapes=((4,), (1,)))
+data = made.map(lambda a, b: (a + b, b), 4).batch(8)
+model.fit(data, epochs=2, verbose=0)
+"""
 IN_PLACE = (
     f"{HEAD}{python('a[0] = 1; return a')}{PLAIN}"
     "rows = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda a, b: (a * 2, b))\n"
@@ -430,7 +443,6 @@ CASES = [
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): logs['a'] = 1"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),
     ("steps-per-execution", callbacks(OWN.format("def on_test_batch_end(self, batch, logs=None): pass"), "own"), True),
-    ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['steps']"), "own"), False),
     ("steps-per-execution", callbacks(BATCHES, "one"), False),
     ("steps-per-execution", callbacks("one = keras.callbacks.LambdaCallback(on_epoch_end=print)\n", "one"), True),
     ("steps-per-execution", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/a.keras', save_freq=9)"), False),
@@ -483,6 +495,12 @@ CASES = [
     ("compiled", eager("Net.count += 1; scale = np.sqrt(2.0)"), False),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()"), True),
     ("cache", pipeline(".filter(lambda a, b: a[0] < 2).cache()"), True),
+    ("parallel-map", REUSED, False),
+    ("parallel-map", REUSED.replace("yield page", "yield +page"), True),
+    ("parallel-map", REUSED.replace("b), 4).batch(8)", "b)).batch(8).map(lambda a, b: (a * 2, b), 4)"), True),
+    ("prefetch", REUSED.replace("(a + b, b), 4).batch(8)", "(a, b)).prefetch(2).batch(8)"), False),
+    ("prefetch", REUSED.replace("b), 4).batch(8)", "b)).batch(8).prefetch(2)"), True),
+    ("cache", REUSED.replace("(a + b, b), 4).batch(8)", "(a, b)).cache().map(lambda *of: of).batch(8)"), False),
     ("cache", IN_PLACE, False),
     ("cache", IN_PLACE.replace("(changed, [a]", "(lambda a: changed(+a), [a]"), True),
     ("cache", IN_PLACE.replace(".map(step).batch(8)", ".batch(8).map(step)").replace("[4]", "[None, 4]"), True),
@@ -540,7 +558,15 @@ CASES = [
         False,
     ),
     ("xla", eager("scale = 1.0").replace("'mse'", "'mse', jit_compile=True"), True),
-    ("no-progress-bar", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['verbose']"), "own"), False),
+    *(
+        (remedy, callbacks(OWN.format(f"def on_epoch_end(self, *of): {reads}"), "own"), remedy == offered)
+        for remedy in ("no-progress-bar", "many-steps")
+        for reads, offered in (
+            ("self.params['verbose']", "many-steps"),
+            ("self.params['steps']", "no-progress-bar"),
+            ("print(self.params)", ""),
+        )
+    ),
     ("compiled", callbacks("own = keras.callbacks.Callback()\nown.on_epoch_end = print\n", "own"), True),
     ("loader-threads", loader("return x[:8] + model(x[:8]).numpy(), y[:8]"), False),
     ("loader-threads", loader(f"a = np.full((8, 4), index) + drawn.normal(); {OVERWRITE}"), False),

@@ -13,8 +13,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import tensorflow as tf
 
+from workloads.driver.first_epoch import digest
 from workloads.driver.own_code.lasting import Watch
+from workloads.driver.pipelines import pipelines, python_of
 
 SETS_SEEDS = (
     "{} sets the state of a random generator, from which calls at once would draw each other's numbers."
@@ -81,6 +84,20 @@ def _random_by_thread() -> Iterator[Callable[[int], None]]:
                 if not name.startswith("_") and inspect.isroutine(getattr(module, name, None)):
                     patches.enter_context(patch.object(module, name, drawing(kind, name)))
         yield seed
+
+
+def reused_memory(datasets: Iterable[Any]) -> str:
+    """Return that Python gives these datasets memory that it fills again for later elements; "" if it does not.
+
+    TensorFlow takes an array of Python without a copy where it lies at a multiple of 64 bytes.
+    """
+    for source in (each for dataset in datasets for each in dataset._inputs()):
+        if python_of(pipelines(source)):
+            with tf.device("CPU:0"):
+                held = [(element, digest(element)) for element in some(source)]
+            if any(digest(element) != first for element, first in held):
+                return "Python in the pipeline fills the same memory again for each element: one that waits changes."
+    return ""
 
 
 def some(values: Iterable[Any], most: int = COMPARED) -> Iterator[Any]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import cached_bytes, caches, digest, digests, free_memory, repeats
-from workloads.driver.fitting.at_once import some
+from workloads.driver.fitting.at_once import reused_memory, some
 from workloads.driver.fitting.operations import DRAWING, WRITING, kinds_in
 from workloads.driver.fitting.reading import changed_between, reads_files, reads_training, unused
 from workloads.driver.own_code.children import changing_files
@@ -54,6 +54,8 @@ def misfit(call: Call) -> str:
         return "What lies before the cache draws random numbers, and would in the first pass only."
     if any(map(WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
+    if reason := reused_memory(caches(given)):
+        return reason
     if _is_written_into(given):
         return "Python behind the cache changes the arrays that it is given in place, and with them what is kept."
     return changed_between(call, before, kinds) or (_changed_beside() if reads_files(before, kinds) else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workloads.driver.call import Call
 from workloads.driver.fitting.output import read_output
-from workloads.driver.own_code.callbacks import around_batches, reads_params
+from workloads.driver.own_code.callbacks import around_batches, reads_param
 
 
 def misfit(call: Call) -> str:
@@ -16,6 +16,6 @@ def misfit(call: Call) -> str:
 
 def later(call: Call) -> str:
     """Return why callbacks must run around each batch of a call, or know its steps; "" if they need not."""
-    if name := reads_params(call):
+    if name := reads_param(call, "steps"):
         return f"The callback {name} counts on the number of steps in its params."
     return around_batches(call)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.fitting.output import read_output
-from workloads.driver.own_code.callbacks import bar_of_script, reads_params
+from workloads.driver.own_code.callbacks import bar_of_script, reads_param
 
 
 def misfit(call: Call) -> str:
@@ -17,5 +17,5 @@ def misfit(call: Call) -> str:
         return "Keras shows no bar of its own beside a CallbackList."
     if name := bar_of_script():
         return f"The script has put code of its own around {name} of the bar."
-    name = reads_params(call)
+    name = reads_param(call, "verbose")
     return f"The callback {name} may read verbose from its params." if name else read_output(call)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import digest
 from workloads.driver.fitting import prefetch
-from workloads.driver.fitting.at_once import SETS_SEEDS, alike, some
+from workloads.driver.fitting.at_once import SETS_SEEDS, alike, reused_memory, some
 from workloads.driver.fitting.operations import (
     CHANGING,
     DRAWING,
@@ -40,6 +40,7 @@ def misfit(call: Call) -> str:
         reads_training(call)
         or (ahead and prefetch.misfit(call))
         or changed_in_step(call, datasets, kinds_in(datasets))
+        or reused_memory(each for each in datasets if "Parallel" in class_of(each))
     ):
         return reason
     found = [

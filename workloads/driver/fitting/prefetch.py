@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import digests
+from workloads.driver.fitting.at_once import reused_memory
 from workloads.driver.fitting.operations import captured, is_seed, kinds_in
 from workloads.driver.fitting.reading import changed_between, changed_in_step, outlives_epochs, reads_training
 from workloads.driver.own_code.callbacks import around_batches
 from workloads.driver.own_code.reached import reached
-from workloads.driver.pipelines import PYTHON, datasets_of, functions_of, python_of
+from workloads.driver.pipelines import PYTHON, class_of, datasets_of, functions_of, python_of
 
 
 def misfit(call: Call) -> str:
@@ -20,6 +21,8 @@ def misfit(call: Call) -> str:
     if kind := reads_on(call):
         return f"Python in the pipeline reads on from, or writes to, a {kind}, and would leave it further on."
     datasets = [*datasets_of(call.arguments)]
+    if reason := reused_memory(each for each in datasets if class_of(each) == "PrefetchDataset"):
+        return reason
     kinds = kinds_in(datasets)
     reads = kinds & PYTHON or any(
         not is_seed(each) for function in functions_of(datasets) for each in captured(function)

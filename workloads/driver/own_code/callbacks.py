@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -51,10 +52,20 @@ def acts_every(call: Call) -> int:
     return max((each for each in given if isinstance(each, int)), default=0)
 
 
-def reads_params(call: Call) -> str:
-    """Return the name of a callback of the script that reads its params; "" if none does."""
+def reads_param(call: Call, key: str) -> str:
+    """Return the name of a callback of the script that may read one of its params; "" if none does."""
     own = (type(callback) for callback in call.callbacks if not is_keras(callback))
-    return next((each.__name__ for each in own if "params" in _names(each)), "")
+    return next((each.__name__ for each in own if any(_may_read(code, key) for code in _codes(each))), "")
+
+
+def _may_read(code: types.CodeType, key: str) -> bool:
+    """Return whether code uses params otherwise than by the name of another one."""
+    found = [*dis.get_instructions(code)]
+    return any(
+        each.argval == "params"
+        and not (name.opname == "LOAD_CONST" and name.argval != key and "SUBSCR" in use.opname)
+        for each, name, use in itertools.zip_longest(found, found[1:], found[2:], fillvalue=found[-1])
+    )
 
 
 def own_callbacks(call: Call) -> list[Any]:
@@ -193,8 +204,8 @@ def _batch_hooks(call: Call) -> Iterator[str]:
             yield hook
 
 
-def _names(owner: type) -> set[str]:
-    """Return the names that methods of a class use, its own and those it has from others that are not Keras'."""
+def _codes(owner: type) -> Iterator[types.CodeType]:
+    """Yield the code of methods of a class, its own and those it has from others that are not Keras'."""
     functions = [
         function
         for each in owner.__mro__
@@ -202,4 +213,5 @@ def _names(owner: type) -> set[str]:
         for function in vars(each).values()
         if inspect.isfunction(function)
     ]
-    return {name for function in functions for part in codes(function.__code__) for name in part.co_names}
+    for function in functions:
+        yield from codes(function.__code__)
