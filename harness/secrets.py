@@ -212,7 +212,9 @@ def secrets_beside(folder: Path) -> tuple[str, ...]:
                     secrets = [
                         value.strip()
                         for name, value in values
-                        if is_secret_setting(name, value) or SECRET_FORMATS.search(value)
+                        if is_secret_setting(name, value)
+                        or _has_password(value)
+                        or SECRET_FORMATS.search(value)
                     ]
                     found.update(secrets, *map(_secret_parts, secrets))
     return tuple(sorted(found))

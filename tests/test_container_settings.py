@@ -114,7 +114,7 @@ def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
     for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
         assert remedy in raised.value.hint
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    for content in ("[]", "[" * 100_000):
+    for content in ("[]", '{"proxies": []}', "[" * 100_000):
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(EngineError, match=r"config\.json is damaged"):
             connect_first({tmp_path / "file": "Docker"})
@@ -336,13 +336,15 @@ def test_unreadable_mount_is_an_error(tmp_path):
     assert "chmod" not in raised.value.hint
 
 
-def test_a_folder_of_the_user_may_hold_unreadable_files(tmp_path):
+@pytest.mark.parametrize("container", ["/home/bob/data", "/tfbench/user/1/2/3/4/5/6/real"])
+def test_a_folder_of_the_user_may_hold_unreadable_files(tmp_path, container):
+    """Also one that a link leads to."""
     (tmp_path / "private").touch(0o600)
     tmp_path.chmod(0o755)
-    check_readable([Mount(container=str(tmp_path), host=tmp_path)])
+    check_readable([Mount(container=container, host=tmp_path)])
     tmp_path.chmod(0o700)
     with pytest.raises(EngineError) as raised:
-        check_readable([Mount(container=str(tmp_path), host=tmp_path)])
+        check_readable([Mount(container=container, host=tmp_path)])
     assert "chmod" not in raised.value.hint
 
 

@@ -350,6 +350,7 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
         ),
         ("raise ValueError('No files matched pattern: /data/mine/*.jpg')", "No files", "add --mount /data/mine.@"),
         ("raise ValueError('In:\\n/b.py\\nNo files match `a*.csv`.')", "No files", "path from the script's"),
+        ("import os\nopen(os.path.abspath('a/b.csv'))", "No such file", "folder has no a/b.csv: put it there"),
         ("import os\nos.symlink('/gone/x', 'logs')\nopen('logs/a', 'w')", "No such file", "logs is a link to /gone/x"),
         ("import errno\nraise OSError(errno.ENOSPC, 'No space left on device')", "No space", "is full"),
         ("raise OSError(27, 'File too large', '/tmp/weights.h5')", "File too large", "ulimit -f"),

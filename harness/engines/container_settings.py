@@ -16,7 +16,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
 from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES, TMP_BYTES, TMP_SHARE
-from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
+from harness.engines import DATA_DIR, WORKLOADS_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError, UsageError
@@ -236,7 +236,7 @@ def check_readable(mounts: Iterable[Mount]) -> None:
     Of the user's folders only themselves must be: they may hold anything.
     """
     for folder, container_path in ((mount.host, mount.container) for mount in mounts if mount.read_only):
-        users = container_path in (FILE_DIR, str(folder))
+        users = not container_path.startswith((WORKLOADS_DIR, DATA_DIR))
         inside = sorted(folder.iterdir()) if folder.is_dir() and not users else ()
         for path in (folder, *inside):
             try:

@@ -94,6 +94,10 @@ class _Api(docker.APIClient):
 
     _silent = False
 
+    def create_container(self, *args: Any, **options: Any) -> Any:
+        # Proxies of Docker's config.json may have a password, which an image would keep and a script could print.
+        return super().create_container(*args, **{**options, "use_config_proxy": False})
+
     def send(self, request: PreparedRequest, **options: Any) -> Response:
         call = partial(self._answer, request, options)
         if (limit_s := options.get("timeout")) is None:
@@ -268,7 +272,8 @@ def _host_of(context: str) -> str:
 
 def _damaged_config() -> EngineError:
     return EngineError(
-        "Docker's config.json is damaged: it is no file, or holds no JSON object, or one that is nested too deeply.",
+        "Docker's config.json is damaged: it is no file, holds no JSON object, is nested too deeply, or its proxies "
+        "are no object.",
         hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
     )
 
@@ -291,7 +296,7 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
             if version_lt(client.api.api_version, _OLDEST):
                 raise InvalidVersion(f"API {client.api.api_version}; Docker has {_OLDEST} since 19.03")
         # The docker package expects an object that is not nested deeply.
-        except (AttributeError, RecursionError) as error:
+        except (AttributeError, TypeError, RecursionError) as error:
             raise _damaged_config() from error
         except (DockerException, RequestException, OSError, ValueError) as error:
             if strange := _strange(error):

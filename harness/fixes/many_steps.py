@@ -22,6 +22,7 @@ _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
 # Names of attributes, or keys, by which a script knows how many steps Keras counts.
 _COUNTED = {"params", "iterations"}
+_OF_OPTIMIZER = {"variables", "save_own_variables"}
 # Models whose train_step is Keras' own.
 _PLAIN = {"Sequential", "Model"}
 
@@ -87,7 +88,7 @@ def _tells_steps(node: ast.AST) -> bool:
     if not isinstance(node, ast.Attribute):
         return False
     owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
-    return node.attr in _COUNTED or (node.attr == "variables" and "opt" in owner.casefold())
+    return node.attr in _COUNTED or (node.attr in _OF_OPTIMIZER and "opt" in owner.casefold())
 
 
 def _name(node: ast.expr | None) -> str:

@@ -3,6 +3,7 @@ import os
 import stat
 import subprocess
 import threading
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.engines.docker import DockerEngine
 from harness.engines.docker_client import remove_container
 from harness.engines.owner import current_owner, start_ticks
 from harness.errors import EngineError
+from harness.system.doctor_checks import run_to_end
 from tests.docker.conftest import BASE, wait_for
 from tests.docker.unix_proxy import engine_proxy
 
@@ -183,6 +185,17 @@ def test_a_path_without_python_is_told(engine, make_spec):
     with pytest.raises(EngineError, match="python3") as raised:
         engine.start(make_spec("true", environment={"PATH": "/x"}))
     assert "--env PATH" in raised.value.hint
+
+
+def test_proxies_of_dockers_configuration_reach_neither_images_nor_scripts(make_spec, tmp_path, monkeypatch):
+    """Their passwords would stay in images, and on what a script prints."""
+    proxies = {"default": {"httpProxy": "http://bob:correct-horse@127.0.0.1:9"}}
+    (tmp_path / "config.json").write_text(json.dumps({"proxies": proxies}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with closing(DockerEngine.connect()) as engine:
+        _, log = run_to_end(engine, make_spec("env"), 60)
+    assert "PATH=" in log
+    assert "http_proxy" not in log.lower()
 
 
 def test_entry_point_of_image_is_ignored(engine, run_it, make_spec, base_image):

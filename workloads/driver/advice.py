@@ -269,6 +269,15 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             "Containers see the script's folder only. Give an absolute path, with --mount, or run the script as a "
             "module, -m FOLDER.NAME, from the folder that has both."
         )
+    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
+        return (
+            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
+            "Let it lead to a folder that others may read."
+        )
+    within = next((each for each in folders if Path(named).is_relative_to(each)), None)
+    if isinstance(error, FileNotFoundError) and within:
+        own = Path(named).relative_to(within)
+        return f"The script's folder has no {own}: put it there, or name another with --mount."
     folder = Path(named).parent
     made_here = folder.is_relative_to("/tfbench") or folder in (Path("/"), Path("/tmp"))  # noqa: S108
     if isinstance(error, FileNotFoundError) and folder.is_absolute() and folder.is_dir() and not made_here:
@@ -302,11 +311,6 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return (
             "Containers see the script's folder only: write beside the script or to /tmp; to read it, add "
             f"--mount {error.filename}."
-        )
-    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
-        return (
-            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
-            "Let it lead to a folder that others may read."
         )
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."
