@@ -203,6 +203,42 @@ def test_where_nothing_follows_the_call_nothing_is_run(tried):
     assert tried("") is None
 
 
+EAGER = """
+WAITS = True
+class Net(keras.Sequential):
+    scale = 1.0
+    def call(self, x): return super().call(x) * self.scale
+model = Net([keras.layers.Dense(2)])
+model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=WAITS)
+model.fit(x, y, batch_size=8, epochs=9)
+def put(**values):
+    for name, value in values.items(): setattr(model, name, value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "is_changed"),
+    [
+        ("for value in (1.0, 1.1): put(scale=value), model.predict(x[:8])", True),
+        ("for value in (1.1, 1.1): put(scale=value), model.predict(x[:8])", False),
+        ("put(scale=1.1); model.fit(x, y, batch_size=8)", True),
+        (
+            "put(scale=1.1); model.compile('sgd', 'mse', run_eagerly=WAITS); model.fit(x, y, batch_size=8)",
+            False,
+        ),
+    ],
+)
+def test_what_a_compiled_step_has_read_may_not_change_before_a_later_call(drive, then, is_changed):
+    (judged,) = changed(drive, then, EAGER, "fix:compiled").of("judged")
+    assert ("reads once" in judged["reason"]) is is_changed
+
+
+def test_numbers_that_differ_as_written_are_told(drive):
+    then = "value = np.random.default_rng().random()\nprint(model.evaluate(x * value, y), WAITS)"
+    done = changed(drive, then)
+    assert any("differs from run to run as written" in each["message"] for each in done.of("warning"))
+
+
 AGAIN = """
 import functools, time
 WAITS = True

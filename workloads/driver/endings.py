@@ -94,6 +94,21 @@ def difference(
     )
 
 
+def unrepeated(first: Ending, second: Ending) -> str:
+    """Return a number that differs between two runs as written, and so is not compared; "" if none does.
+
+    >>> unrepeated(Ending(calls=[Did(name="evaluate", place="train.py:9", form="", values={"loss": 1.0})]),
+    ...            Ending(calls=[Did(name="evaluate", place="train.py:9", form="", values={"loss": 2.0})]))
+    'evaluate at train.py:9 ends with loss 1, and again with 2'
+    """
+    for one, other in zip(first.calls, second.calls, strict=False):
+        for name, value in one.values.items():
+            again = other.values.get(name, math.nan)
+            if not math.isclose(value, again, rel_tol=_REPEATED_WITHIN):
+                return f"{one.name} at {one.place} ends with {name} {value:.5g}, and again with {again:.5g}"
+    return ""
+
+
 def follows(text: str, line: int) -> bool:
     """Return whether a script may do anything after the call that ends at a line.
 

@@ -24,7 +24,7 @@ from workloads.driver import script
 from workloads.driver.call import Call, callbacks_in
 from workloads.driver.clocks import let_clocks_run
 from workloads.driver.endings import Did, Ending
-from workloads.driver.fitting import misfit_later, misfit_program
+from workloads.driver.fitting import kept, misfit_later, misfit_program
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job, call_late
 from workloads.driver.keras_model import iterations
@@ -47,6 +47,7 @@ _KEPT: list[bytes] = []
 _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
 _MODEL = re.compile(r"\.(keras|h5|hdf5|pb)$|\.data-\d")
 _METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
+_KINDS: Mapping[Any, str] = {FIT: "train", EVALUATE: "test", PREDICT: "predict"}
 
 
 class Rehearsal:
@@ -67,7 +68,8 @@ class Rehearsal:
         self._ended = threading.Lock()
         self._caller: threading.Thread | None = None  # once its call has returned
         self._process = getpid()
-        self._measured: Any = None
+        self._measured: Call | None = None
+        self._kept: dict[str, Any] = {}  # kind of a step -> what remedies keep of it from the last call on
         step_s = job.results.step_s(BASELINE) or _CALL_S / _STEPS
         steps = min(_STEPS, int(_CALL_S / step_s))
         per_call = STEPS_PER_CALL[job.spec.device]
@@ -77,7 +79,7 @@ class Rehearsal:
         """Run the measured call, shortened, and begin to note what follows."""
         self.begin()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        self._measured, self._times = call.model, call.steps_per_batch
+        self._measured, self._times = call, call.steps_per_batch
         result = self._run(method, call.model, call.arguments, call.place, times=call.steps_per_batch)
         self._caller = threading.current_thread()
         return result
@@ -101,16 +103,17 @@ class Rehearsal:
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
         """Run a later call of Keras, shortened; end the process if the remedy would change it."""
-        if reason := self._misfit(model, arguments):
+        if reason := self._misfit(method, model, arguments):
             self._refuse(f"For a later call, at {caller()}: {reason}")
         return self._run(method, model, arguments, caller())
 
     def _audit(self, event: str, arguments: Any) -> None:
         """Follow Python's events: end the process if the remedy would change what a program does that is started."""
         del arguments
-        if event in STARTING and getpid() == self._process and FIX.has(self._job.variant):
-            made = (name for name, _ in self._made())
-            if reason := misfit_program(FIX.argument(self._job.variant), made):
+        if event in STARTING and getpid() == self._process and self._remedies:
+            made = [name for name, _ in self._made()]
+            reasons = (misfit_program(each, made) for each in self._remedies)
+            if reason := next(filter(None, reasons), ""):
                 self._refuse(reason)
 
     def _refuse(self, reason: str) -> None:
@@ -118,15 +121,32 @@ class Rehearsal:
             self._job.events.write("judged", variant=self._job.variant, reason=reason)
             self._leave()
 
-    def _misfit(self, model: Any, arguments: Mapping[str, Any]) -> str:
-        """Return why the remedy does not fit a later call; "" if it does."""
-        if arguments.get("x") is None or not FIX.has(self._job.variant):
+    @property
+    def _remedies(self) -> list[str]:
+        """The names of the remedies that the script runs with."""
+        return FIX.argument(self._job.variant).split("+") if FIX.has(self._job.variant) else []
+
+    def _misfit(self, method: Any, model: Any, arguments: Mapping[str, Any]) -> str:
+        """Return why remedies do not fit a later call; "" if they do."""
+        of_model = self._measured is not None and model is self._measured.model
+        kind = _KINDS[method]
+        # Keras keeps a step that it has compiled until the model is compiled anew.
+        keeps = of_model and getattr(model, f"{kind}_function", None) is not None
+        if keeps and kind in self._kept and self._keeping(kind) != self._kept[kind]:
+            return "The script has changed what the step's Python reads, and reads once."
+        if arguments.get("x") is None or not self._remedies:
             return ""
         with suppress(Exception):  # it fails where Keras runs it, too
             call = Call(model, arguments)
             call.script = self._job.spec.scripts[BASELINE].text
-            return misfit_later(FIX.argument(self._job.variant), call, of_model=model is self._measured)
+            reasons = (misfit_later(each, call, of_model=of_model) for each in self._remedies)
+            return next(filter(None, reasons), "")
         return ""
+
+    def _keeping(self, kind: str) -> list[Any]:
+        """Return what remedies keep of a step of the measured model, as it would be by now."""
+        call = self._measured
+        return [] if call is None else [kept(each, call, kind) for each in self._remedies]
 
     def ended(self, error: BaseException | None = None) -> None:
         """Write what the script did, once it has ended; end the process."""
@@ -174,6 +194,9 @@ class Rehearsal:
         if method is FIT:
             values = {"steps": iterations(model) - before} | values
             shortened.lengthen_history()
+        if self._measured is not None and model is self._measured.model:
+            validated = ["test"] if method is FIT and given.get("validation_data") is not None else []
+            self._kept |= {kind: self._keeping(kind) for kind in (_KINDS[method], *validated)}
         self._calls.append(Did(name=_METHODS[method], place=place, form=form, values=values))
         return result
 

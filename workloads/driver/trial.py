@@ -12,7 +12,7 @@ from functools import partial
 
 from workloads.cells import place
 from workloads.driver.edits import at_sites
-from workloads.driver.endings import Ending, difference, follows
+from workloads.driver.endings import Ending, difference, follows, unrepeated
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, may_gain, worth_trying
 from workloads.driver.results import STEPS, Results, ResultsFile
@@ -298,6 +298,11 @@ class Trial:
             if reason and len(self._endings) == 1:
                 self._endings.append(self._rehearse(()))
                 reason = compare(*self._endings)
+                if differs := unrepeated(*self._endings):
+                    self._events.warning(
+                        "What follows the training differs from run to run as written, so these numbers were not "
+                        f"compared with those of remedies: {differs}."
+                    )
             known = {variant: reason}
             self._judged |= known
             self._events.write("judged", variant=variant, reason=known[variant])

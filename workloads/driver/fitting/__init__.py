@@ -1,9 +1,10 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
-A module with a `misfit` is the check of the remedy of its name; its `observed` is what the remedy keeps, its `later`
-the check of a later call of the same model, its `later_input` of any later call, and its `program` of programs that
-follow. The others help them. The remedies in harness/fixes read a script's text. Here are its objects: callbacks whose
-classes may come from anywhere, functions of a pipeline as TensorFlow has traced them, a step that is traced twice.
+A module with a `misfit` is the check of the remedy of its name; its `observed` is what the remedy keeps, its `kept`
+what it keeps of a step for later calls, its `later` the check of a later call of the same model, its `later_input` of
+any later call, and its `program` of programs that follow. The others help them. The remedies in harness/fixes read a
+script's text. Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as
+TensorFlow has traced them, a step that is traced twice.
 """
 
 from __future__ import annotations
@@ -34,6 +35,16 @@ def misfit_later(remedy: str, call: Call, *, of_model: bool) -> str:
     """
     checks = [_of(remedy, name) for name in ("later_input", *(["later"] if of_model else []))]
     return next(filter(None, (check(call) for check in checks if check)), "")
+
+
+def kept(remedy: str, call: Call, kind: str) -> Any:
+    """Return what a remedy keeps of a step of a kind, as it would be by now, to compare it; None if it keeps nothing.
+
+    Args:
+        kind: "train", "test" or "predict".
+    """
+    keep = _of(remedy, "kept")
+    return keep(call, kind) if keep else None
 
 
 def misfit_program(remedy: str, made: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from workloads.driver.call import Call
@@ -17,7 +18,7 @@ from workloads.driver.own_code.beside import changing
 from workloads.driver.own_code.changing import changes_any, names_in, own_code, shared
 from workloads.driver.own_code.lasting import Watch
 from workloads.driver.own_code.reached import reached
-from workloads.driver.own_code.step import own_of_step, parts_of, steps_of
+from workloads.driver.own_code.step import own_of_step, parts_of, step_of, steps_of
 
 # What is otherwise where a step is compiled.
 _EAGER = {
@@ -77,6 +78,19 @@ def later(call: Call) -> str:
 def observed(call: Call) -> list[Any]:
     """Return the operations and constants of the steps."""
     return [traced(call, step) for step in steps_of(call)[:1]]
+
+
+def kept(call: Call, kind: str) -> Any:
+    """Return the operations and constants of a step of a kind, as Keras would compile it by now; None if it fails.
+
+    Nothing of the input is read, of which a generator would lack it afterwards.
+    """
+    given = call.arguments["x"]
+    if not (call.is_pipeline or isinstance(given, (np.ndarray, tf.Tensor, list, tuple, dict))):
+        return None
+    with suppress(Exception):  # it may take other inputs than those of the call
+        return traced(call, step_of(call.model, kind), call.dataset.element_spec)
+    return None
 
 
 def _same_each_time(call: Call, step: Callable[[Any], Any], python: Sequence[Any]) -> str:

@@ -61,9 +61,14 @@ def changes_resources(call: Call) -> bool:
     return any(re.search(_CHANGING_OTHERS, kind) for kind in kinds_of_step(call))
 
 
-def traced(call: Call, step: Callable[[Any], Any]) -> Counter[tuple[str, bytes]]:
-    """Return the operations and constants of a step that is traced anew, in any order."""
-    specs = tf.nest.map_structure(tf.type_spec_from_value, call.batch)
+def traced(call: Call, step: Callable[[Any], Any], specs: Any = None) -> Counter[tuple[str, bytes]]:
+    """Return the operations and constants of a step that is traced anew, in any order.
+
+    Args:
+        specs: of what it is given; None for a batch of the call.
+    """
+    if specs is None:
+        specs = tf.nest.map_structure(tf.type_spec_from_value, call.batch)
     made = tf.function(step, autograph=False).get_concrete_function(specs)
     return Counter(
         (node.op, node.attr["value"].SerializeToString() if node.op == "Const" else b"")

@@ -20,7 +20,12 @@ def steps_of(call: Call) -> list[Any]:
     kinds = ["train"] if call.trains else []
     kinds += ["test"] if call.evaluates or call.validates or call.script_names("evaluate") else []
     kinds += ["predict"] if not (call.trains or call.evaluates) or call.script_names("predict") else []
-    return [getattr(call.model, _STEPS[kind]) for kind in kinds]
+    return [step_of(call.model, kind) for kind in kinds]
+
+
+def step_of(model: Any, kind: str) -> Any:
+    """Return the model's step of a kind: "train", "test" or "predict"."""
+    return getattr(model, _STEPS[kind])
 
 
 def parts_of(model: Any) -> list[Any]:
