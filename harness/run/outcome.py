@@ -32,6 +32,11 @@ _SENTENCES = {
     OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
     STALLED: Status.TIMEOUT,
 }
+# What errors say of a device without memory.
+_FULL = (
+    *("resource_exhausted", "resourceexhaustederror", "out of memory", "oom when allocating"),
+    *("cudaerrormemoryallocation", "dst tensor is not initialized"),
+)
 # What may have sent a signal, and what to try.
 _KILLED_BY: Mapping[int, str] = {
     signal.SIGBUS: (
@@ -105,15 +110,11 @@ def _failed(end: End) -> tuple[Status, str] | None:
         limit = f" of {end.memory_bytes / 2**30:.1f} GiB" if end.memory_bytes else ""
         result = f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size."
         return Status.OUT_OF_MEMORY, result
+    if error and _is_out_of_memory(kind, str(error["message"])):
+        return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {_of_memory(kind, text)}"
     if kind in _SENTENCES:
         more = "" if "log.txt" in text else " See log.txt for its output."
         return _SENTENCES[kind], f"{text}{more}"
-    if error and _is_out_of_memory(kind, str(error["message"])):
-        device = not kind.endswith(MemoryError.__name__)
-        advice = (
-            "Lower the batch size, or use a device with more memory." if device else "Let it allocate less."
-        )
-        return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.removed:
@@ -170,7 +171,16 @@ def _is_out_of_memory(kind: str, message: str) -> bool:
     if kind.endswith(("ResourceExhaustedError", "MemoryError")):
         return True
     text = message.casefold()
-    return "resource_exhausted" in text or "out of memory" in text or "cudaerrormemoryallocation" in text
+    return any(each in text for each in _FULL)
+
+
+def _of_memory(kind: str, text: str) -> str:
+    """Return what to try where memory is full."""
+    if kind.endswith(MemoryError.__name__):
+        return "Let it allocate less."
+    if "_EagerConst" in text:
+        return "Keras copies arrays to the device as a whole: give it a tf.data.Dataset or a PyDataset of batches."
+    return "Lower the batch size, or use a device with more memory."
 
 
 def _last_line(output: str) -> str:
