@@ -46,7 +46,7 @@ def fix(finding: Finding | None) -> str:
     if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
     if finding and finding.cause is Cause.EPOCHS and finding.stages:
-        return "less work in on_epoch_end, or only every so many epochs"
+        return "less work in its methods around epochs, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
         return "more samples per epoch, validation less often (validation_freq) or in larger batches"
     if (

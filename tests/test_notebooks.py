@@ -1,6 +1,7 @@
 import ast
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,6 +102,20 @@ def test_a_difference_is_told_by_cell() -> None:
         "@@ -1,3 +1,4 @@ cell 2",
     ]
     assert difference("a\n", "b\n", "a.py", "b.py") == "--- a.py\n+++ b.py\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+@pytest.mark.parametrize(
+    "before", ["import a\nb = 1\nc = 2", "one = 1", "a = 1\n\x0cb = 2\nc = '\x1c'\nd = 4\n"]
+)
+def test_patch_takes_a_difference(tmp_path: Path, before: str) -> None:
+    """Also of a script without an end of its last line, and with page breaks."""
+    after = before.replace("= 1", "= 5")
+    (tmp_path / "train.py").write_text(before)
+    diff = difference(before, after, "train.py", "train.py")
+    subprocess.run(
+        ["patch", "train.py"], cwd=tmp_path, input=diff, text=True, check=True, stdout=subprocess.DEVNULL
+    )
+    assert (tmp_path / "train.py").read_text() == after
 
 
 @pytest.mark.parametrize(

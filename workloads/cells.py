@@ -26,6 +26,9 @@ EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{LEFT_OUT}: (?P<magic
 # Names of what cells have shown, and of the function that keeps it.
 _SHOWN = re.compile(r"_|__|___|_\d+|Out")
 SHOW = "__show__"
+# Lines with their ends, and what diff and patch have after a last line without one.
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_NO_END = r"\ No newline at end of file"
 _TOLERANT = "try:\n    pass\nexcept Exception:\n    __import__('traceback').print_exc()"
 
 
@@ -125,9 +128,8 @@ def difference(before: str, after: str, name: str, other: str) -> str:
     if before == after:
         return ""
     if not (name.endswith(NOTEBOOK) and other.endswith(NOTEBOOK)):
-        return _joined(
-            difflib.unified_diff(before.splitlines(), after.splitlines(), name, other, lineterm="")
-        )
+        found = difflib.unified_diff(_LINES.findall(before), _LINES.findall(after), name, other)
+        return "".join(line if line.endswith("\n") else f"{line}\n{_NO_END}\n" for line in found)
     later = dict(cells(after))
     hunks = [
         f"{line} {mark.removeprefix('# %% ')}".rstrip() if line.startswith("@@") else line
@@ -135,8 +137,4 @@ def difference(before: str, after: str, name: str, other: str) -> str:
         if not mark.startswith(MARKDOWN)
         for line in [*difflib.unified_diff(lines, later.get(mark, lines), lineterm="")][2:]
     ]
-    return _joined([f"--- {name}", f"+++ {other}", *hunks])
-
-
-def _joined(lines: Iterator[str] | list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in (f"--- {name}", f"+++ {other}", *hunks))

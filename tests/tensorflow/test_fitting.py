@@ -204,6 +204,10 @@ READER = "data = data.batch(8)\nmodel.fit(data, epochs=2, verbose=0, steps_per_e
 LATE = pipeline(".batch(4).concatenate(data.shuffle(400).batch(4)).cache().unbatch()").replace(
     "data = ", "data = tf.data.Dataset.from_tensor_slices((x, y))\ndata = "
 )
+SAVES = """
+class Saves(keras.callbacks.ModelCheckpoint):
+    {}
+"""
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
 # TensorFlow takes pages of memory, as a reader fills them again and again, without a copy.
 REUSED = f"""{HEAD}
@@ -447,6 +451,15 @@ CASES = [
     ("steps-per-execution", callbacks("one = keras.callbacks.LambdaCallback(on_epoch_end=print)\n", "one"), True),
     ("steps-per-execution", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/a.keras', save_freq=9)"), False),
     ("steps-per-execution", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/a.keras')"), True),
+    *(
+        ("steps-per-execution", callbacks(SAVES.format(f"def {does}"), f"Saves({given})"), fits)
+        for given, does, fits in (
+            ("'/tmp/a.keras'", "on_epoch_begin(self, epoch, logs=None): pass", True),
+            ("'/tmp/a.keras', save_freq=9", "on_epoch_begin(self, epoch, logs=None): pass", False),
+            ("'/tmp/a.keras'", "on_train_batch_end(self, batch, logs=None): print(batch)", False),
+            ("'/tmp/a.keras'", "_should_save_on_batch(self, batch): return batch == 3", False),
+        )
+    ),
     ("steps-per-execution", callbacks("", "keras.callbacks.EarlyStopping()"), True),
     ("steps-per-execution", callbacks("", "keras.callbacks.CSVLogger('/tmp/a')"), True),
     (

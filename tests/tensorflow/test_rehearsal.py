@@ -50,6 +50,7 @@ def tried(drive):
     [
         ("assert WAITS", "AssertionError"),
         ("WAITS or os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("import hashlib\nprint(hashlib.sha1(repr(WAITS).encode()).hexdigest())", "later prints"),
         ("if WAITS: model.predict(x)\nos._exit(3)", "1 calls"),
         (
             "assert len(past.epoch) == 9 and past.history['loss'][8] > 0\nassert WAITS, 'of the change'",
@@ -171,6 +172,10 @@ sys.stdout.close()
     [
         f"{SAME}print(model.history.history['loss'][50])\nos._exit(3)",
         "import sys\nsys.stdout = None\nmodel.predict(x, verbose=0)",
+        (
+            "import hashlib\nversion = hashlib.sha1(open(__file__, 'rb').read()).hexdigest()[:9]\n"
+            "print('version', version)\nopen(f'{version}.log', 'w').write(version)"
+        ),
     ],
 )
 def test_a_rest_that_is_the_same_refuses_nothing(tried, then):
@@ -231,6 +236,15 @@ def put(**values):
 def test_what_a_compiled_step_has_read_may_not_change_before_a_later_call(drive, then, is_changed):
     (judged,) = changed(drive, then, EAGER, "fix:compiled").of("judged")
     assert ("reads once" in judged["reason"]) is is_changed
+
+
+def test_many_steps_leave_a_later_prediction_as_it_is(drive):
+    then = (
+        "class Meter(keras.callbacks.Callback):\n    def on_predict_batch_end(self, batch, logs=None): print(batch)\n"
+        "model.predict(x[:8], callbacks=[Meter()])"
+    )
+    (judged,) = changed(drive, then, name="fix:many-steps").of("judged")
+    assert judged["reason"] == ""
 
 
 def test_numbers_that_differ_as_written_are_told(drive):

@@ -285,8 +285,7 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             f"{folder} is there, but not that file: check its name. If --mount names the folder, the engine sees it "
             f"without the file, as if it is mounted for one process alone. If it does not, add --mount {named}."
         )
-    if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
-        missing = isinstance(error, FileNotFoundError)
+    if isinstance(error, FileNotFoundError) and named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         home, above = Path(os.environ.get("HOME", "")), Path(named).parents
         of_home = (
             f" If it is in your home folder, which is {home} here, add --mount ~/{Path(named).relative_to(home)} "
@@ -299,13 +298,11 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             f"--mount {named}.{of_home} A script that finds files above its own folder runs as a module, "
             "-m FOLDER.NAME, from the folder that has them. To write there, make its folder first, or write beside the "
             "script."
-            if missing
-            else ""
         )
     if isinstance(error, PermissionError):
         return (
-            "A script has no rights of root here. Write beside it or to /tmp; what --mount names can be read only, if "
-            "its files let others read them."
+            "A script has no rights of root here, and your home folder is not there. Write beside it or to /tmp; what "
+            "--mount names can be read only, if its files let others read them."
         )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return (

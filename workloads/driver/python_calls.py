@@ -128,8 +128,8 @@ def repeat_epochs(
     """Let callbacks see only the `count` epochs from `first` on, again and again.
 
     Measuring may take more epochs than a script trains, and its schedules may know no others. A hook that fails after
-    as many batches as the script trains is left out from there on, and none ends an epoch of `model` before its last
-    batch, as one does that limits the time of a training; `stopped` is called then.
+    as many batches, or epochs, as the script trains is left out from there on, and none ends an epoch of `model` before
+    its last batch, as one does that limits the time of a training; `stopped` is called then.
     """
 
     def repeating(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def repeat_epochs(
     def telling(hook: Callable[..., Any]) -> Callable[..., Any]:
         return lambda params: hook({**params, "epochs": first + count})
 
-    def lasting(hook: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def lasting(hook: Callable[..., Any], name: str, most: int, unit: str) -> Callable[..., Any]:
         calls = 0
 
         def call(*args: Any, **named: Any) -> Any:
@@ -146,14 +146,21 @@ def repeat_epochs(
             if calls < 0:
                 return None
             calls += 1
-            stops = model.stop_training
             try:
                 return hook(*args, **named)
             except Exception:
-                if calls <= batches:
+                if calls <= most:
                     raise
                 calls = -1
-                warn(f"{name} knows {batches} batches; measuring takes more, and goes on without it.")
+                warn(f"{name} knows {most} {unit}; measuring takes more, and goes on without it.")
+
+        return call
+
+    def unstopped(hook: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            stops = model.stop_training
+            try:
+                return hook(*args, **named)
             finally:
                 if model.stop_training and not stops:
                     stopped()
@@ -163,9 +170,11 @@ def repeat_epochs(
 
     for callback in callbacks:
         for name, hook in _own_hooks(callback):
-            setattr(callback, name, lasting(hook, f"{type(callback).__name__}.{name}"))
+            own = f"{type(callback).__name__}.{name}"
+            setattr(callback, name, unstopped(lasting(hook, own, batches, "batches")))
         for name in ("on_epoch_begin", "on_epoch_end"):
-            setattr(callback, name, repeating(getattr(callback, name)))
+            own = f"{type(callback).__name__}.{name}"
+            setattr(callback, name, repeating(lasting(getattr(callback, name), own, count, "epochs")))
         callback.set_params = telling(callback.set_params)
 
 

@@ -445,13 +445,13 @@ class ScriptRun:
         if not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
             explained = script.explained(error, path, call.place, changed=self._is_changed)
-            if self._is_changed:
-                return kind(explained)
             if call.steps_before_error and not isinstance(error, ScriptError):
                 explained += (
-                    f" It came after {call.steps_before_error}: measuring takes longer than the script. Let it train "
-                    "more epochs, or allow more steps."
+                    f" It came after {call.steps_before_error}: measuring takes longer than the script."
                 )
+                explained += "" if self._is_changed else " Let it train more epochs, or allow more steps."
+            elif self._is_changed:
+                return kind(explained)
             elif is_own(type(error).__module__) or (is_caught(error) and _is_raised_by_script(error)):
                 explained += (
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "

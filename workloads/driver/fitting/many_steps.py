@@ -15,7 +15,9 @@ def misfit(call: Call) -> str:
 
 
 def later(call: Call) -> str:
-    """Return why callbacks must run around each batch of a call, or know its steps; "" if they need not."""
+    """Return why callbacks must run around each batch of a training, or know its steps; "" if they need not."""
+    if not call.trains:
+        return ""
     if name := reads_param(call, "steps"):
         return f"The callback {name} counts on the number of steps in its params."
     return around_batches(call)

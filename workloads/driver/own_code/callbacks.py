@@ -6,6 +6,7 @@ import dis
 import functools
 import inspect
 import itertools
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -39,10 +40,24 @@ def around_batches(call: Call) -> str:
         name = type(callback).__name__
         if getattr(callback, "_should_trace", False):
             return f"The callback {name} counts batches to profile some of them."
-        if is_keras(callback) and (name in _SHOWING or often == "epoch"):
+        kind = _of_keras_around_batches(callback)
+        if kind in _SHOWING or (kind and often == "epoch"):
             continue
         if any(_acts(callback, hook) for hook in _batch_hooks(call)):
             return f"The callback {name} acts around each batch."
+    return ""
+
+
+def _of_keras_around_batches(callback: Any) -> str:
+    """Return the name of the class of Keras whose methods alone a callback runs around batches; "" if there is none."""
+    own = {*vars(callback)}
+    for each in type(callback).__mro__:
+        if _is_keras_module(each.__module__):
+            return each.__name__ if own.isdisjoint(_BATCH_HOOKS) else ""
+        # What Keras' methods call in turn begins with one underscore.
+        if any(re.match("_[^_]|__getattr", name) for name in vars(each)):
+            return ""
+        own |= vars(each).keys()
     return ""
 
 
