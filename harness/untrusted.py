@@ -27,6 +27,7 @@ MAX_NUMBER = 1e100
 MAX_DOTS = 200
 # Values in one document. The largest recorded run has 60,000.
 MAX_VALUES = 4_000_000
+_ADDRESS = re.compile("(?:^|/)[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _TERMINAL_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
 
@@ -58,6 +59,11 @@ def remove_tree(folder: Path) -> None:
     subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
+def path_hint(path: Path, hint: str) -> str:
+    """Return what to try if there is nothing at `path`: `hint`, or to download it if it is the address of something."""
+    return "Download it first: addresses are not read." if _ADDRESS.search(str(path)) else hint
+
+
 def read_file(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return a file's content.
 
@@ -69,9 +75,8 @@ def read_file(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
             if os.fstat(file.fileno()).st_size <= max_bytes:
                 return file.read(max_bytes)
     except OSError as error:
-        raise StoreError(
-            f"Cannot read {path}: {error.strerror}.", hint="Check the path, or save it to a file first."
-        ) from error
+        hint = path_hint(path, "Check the path, or save it to a file first.")
+        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint=hint) from error
     raise StoreError(f"{path} is larger than {max_bytes >> 20} MiB.", hint="Give a file written by tfbench.")
 
 

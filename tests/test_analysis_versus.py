@@ -98,7 +98,7 @@ class TestComparable:
     @pytest.mark.parametrize(
         ("section", "field"),
         [(Section.IMAGES, "cpu"), (Section.DATA, "cifar100-mlp"), (Section.DRIVER, "driver_version"),
-         (Section.SETTINGS, "profile"), (Section.WORKLOADS, "cifar100-mlp declaration"),
+         (Section.SETTINGS, "profile"), (Section.WORKLOADS, "declaration of cifar100-mlp"),
          (Section.SOFTWARE, "tensorflow"), (Section.WORKLOADS, "cifar100-mlp cpu batch size")],
     )  # fmt: skip
     def test_decisive_differences_make_speeds_not_comparable(self, section, field):
@@ -111,8 +111,8 @@ class TestComparable:
 
     @pytest.mark.parametrize(
         ("source", "field", "comparable"),
-        [("cifar100-mlp", "cifar100-mlp Python files", False), (f"{BESIDE}a", f"{BESIDE}a", True),
-         ("/data/x", "/data/x file", False)],
+        [("cifar100-mlp", "Python files of cifar100-mlp", False), (f"{BESIDE}a", f"{BESIDE}a", True),
+         ("/data/x", "file /data/x", False)],
     )  # fmt: skip
     def test_python_files_decide_and_others_beside_them_are_only_shown(self, source, field, comparable):
         run = builders.cpu_run(trials=1)

@@ -116,10 +116,10 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
     yield from _settings(run.manifest)
     for workload in run.workloads:
         declared = {name: value for name, value in asdict(workload).items() if name not in _DESCRIPTION}
-        yield Section.WORKLOADS, f"{workload.name} declaration", _digest(declared)
+        yield Section.WORKLOADS, f"declaration of {workload.name}", _digest(declared)
     for name, digest in run.manifest.sources.items():
-        kind = " package" if name == "workloads" else " file" if name.startswith("/") else " Python files"
-        yield Section.WORKLOADS, name if name.startswith(BESIDE) else f"{name}{kind}", digest
+        kind = "package" if name == "workloads" else "file" if name.startswith("/") else "Python files of"
+        yield Section.WORKLOADS, name if name.startswith(BESIDE) else f"{kind} {name}", digest
 
 
 def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:

@@ -190,7 +190,7 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
     fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
     fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
     fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
-    names = (f"{speed.workload} declaration", f"{speed.workload} Python files", "workloads package")
+    names = (f"declaration of {speed.workload}", f"Python files of {speed.workload}", "package workloads")
     fields += [(Section.WORKLOADS, name) for name in names]
     if speed.variant == BASELINE:
         fields.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))

@@ -30,7 +30,7 @@ from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
-from harness.untrusted import parse_toml, printable, read_file
+from harness.untrusted import parse_toml, path_hint, printable, read_file
 from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place, tags
 from workloads.protocol import IMAGES, MACHINE, TENSORFLOW, Requests
 from workloads.variants import OPTIMIZATION, TUNED
@@ -311,7 +311,7 @@ def _read(path: Path) -> str:
         return text if is_notebook else notebooks.plain_script(_with_utf8(text))
     except StoreError as error:
         most = f"notebooks at most {notebooks.MAX_BYTES >> 20}" if is_notebook else "scripts at most 1"
-        raise UsageError(error.message, hint=f"Check the path; {most} MiB.") from error
+        raise UsageError(error.message, hint=path_hint(path, f"Check the path; {most} MiB.")) from error
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise UsageError(
             f"{path} cannot be read as text: {printable(str(error), 300)}.",

@@ -20,7 +20,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from harness.run.events import read_log
 from harness.run.json_values import from_plain, to_plain
 from harness.run.outcome import End, outcome
 from harness.telemetry.csvfile import read_series
-from harness.untrusted import read_file, read_object, remove_tree
+from harness.untrusted import path_hint, read_file, read_object, remove_tree
 from workloads.protocol import MACHINE, NEXT, OPENED_FILE, UNKNOWN, Spec
 
 ENDED, BESIDE_FILE = "stops.json", "beside.json"
@@ -380,18 +379,15 @@ def read_run(path: Path) -> Run:
     """
     hint = "Give a run folder of `tfbench bench`, such as runs/<id>."
     try:
-        if not re.match("https?:/", str(path)):
-            path.lstat()
+        path.lstat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise StoreError(f"{path} does not exist.", hint=hint) from error
+        raise StoreError(f"{path} does not exist.", hint=path_hint(path, hint)) from error
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Check its permissions.") from error
     try:
         raw = read_object(path / "manifest.json")
         plan = read_object(path / "plan.json")
     except StoreError as error:
-        if re.match("https?:/", str(path)):
-            hint = "Download it first: addresses are not read."
         raise StoreError(f"{path} is not a run: {error.message}", hint=hint) from error
     version = raw.pop("schema", None)
     if version != SCHEMA_VERSION:
