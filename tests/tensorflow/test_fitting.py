@@ -15,7 +15,7 @@ import threading
 import keras
 from contextlib import suppress
 from workloads.driver import script
-from workloads.driver.fitting import misfit
+from workloads.driver.fitting import misfit, misfit_after
 from workloads.driver.interception import Interception
 from workloads.driver.losses import comparable
 from workloads.driver.script import Script
@@ -209,6 +209,17 @@ class Saves(keras.callbacks.ModelCheckpoint):
     {}
 """
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+# A generator that draws, and an order of which each pass has the next.
+DRAWN_BATCHES = f"""{HEAD}
+drawing = np.random.default_rng(0)
+def batches():
+    for _ in range(8):
+        a = drawing.normal(size=(8, 4)).astype('float32')
+        yield a, a[:, :1]
+{PLAIN}
+made = tf.data.Dataset.from_generator(batches, output_types=('float32', 'float32'), output_shapes=((8, 4), (8, 1)))
+model.fit(made.shuffle(8, seed=1).prefetch(2), epochs=2, verbose=0)
+"""
 # TensorFlow takes pages of memory, as a reader fills them again and again, without a copy.
 REUSED = f"""{HEAD}
 import mmap
@@ -851,7 +862,8 @@ CASES = [
 def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute, part):
     cases = CASES[part::3]
     given = [(remedy, text) for remedy, text, _ in cases]
-    found = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", "misfit(remedy, took.call)"))
+    judged = "misfit(remedy, took.call) or misfit_after(remedy, took.call)"
+    found = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", judged))
     wrong = [(each, why) for each, why in zip(cases, found, strict=True) if (why == "") is not each[2]]
     assert wrong == [], "\n".join(f"{case[0]} {case[2]} {why!r}: {case[1][-700:]}" for case, why in wrong)
 
@@ -893,6 +905,19 @@ def test_what_callbacks_do_in_later_epochs_is_foreseen(execute):
     found = execute(imported.replace("GIVEN", repr(given)).replace("JUDGED", judged))
     wrong = [(case, why) for case, why in zip(FORESEEN, found, strict=True) if ("Own" in why) is not case[3]]
     assert wrong == []
+
+
+def test_a_check_before_training_leaves_the_input_where_it_was(execute):
+    given = [("", DRAWN_BATCHES), ("prefetch", DRAWN_BATCHES)]
+    judged = "took.call.read_batch() or misfit(remedy, took.call) or [digest(a) for a in took.call.arguments['x']]"
+    imported = TAKE.replace(
+        "from workloads.driver.losses",
+        "from workloads.driver.first_epoch import digest\nfrom workloads.driver.losses",
+    )
+    one, other = execute(
+        imported.replace("GIVEN", repr(given)).replace("JUDGED", f"[each.hex() for each in {judged}]")
+    )
+    assert one == other
 
 
 def test_what_the_script_as_written_does_already_is_said(execute):

@@ -28,7 +28,7 @@ _LOW, _HIGH = 0.0, 100.0
 def foreseen(remedy: str, call: Call) -> str:
     """Return that a script's callbacks change in later epochs what a remedy keeps; "" if they do not."""
     own = own_callbacks(call)
-    before = observed(remedy, call) if call.trains else None
+    before = observed(remedy, call) if own and call.trains else None
     if before is None or before != observed(remedy, call):  # it differs by itself
         return ""
     advance = set_clocks_ahead()

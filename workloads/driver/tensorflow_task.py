@@ -38,7 +38,7 @@ from workloads.driver import (
 from workloads.driver.advice import LEGACY
 from workloads.driver.call import Call
 from workloads.driver.edits import changes
-from workloads.driver.fitting import misfit
+from workloads.driver.fitting import misfit, misfit_after
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.foresight import foreseen
 from workloads.driver.interception import Interception, MarkedSteps
@@ -47,7 +47,7 @@ from workloads.driver.losses import UnlikeError, comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
 from workloads.driver.own_code import children
-from workloads.driver.own_code.callbacks import acts_every, own_callbacks
+from workloads.driver.own_code.callbacks import acts_every
 from workloads.driver.own_code.reached import is_own
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
@@ -396,13 +396,13 @@ class ScriptRun:
         return result
 
     def _foresee(self, call: Call) -> None:
-        """Judge a remedy that was read alone by what callbacks do in later epochs; this process ends then."""
+        """Judge a remedy that was read alone by what may leave a trace in the call; this process ends then."""
         variant = self._task.script
-        alone = self._task.short and len(self._task.fixes) == 1 and self._results.begun_count(variant) == 1
-        if not (alone and own_callbacks(call)):
+        if not (self._task.short and len(self._task.fixes) == 1 and self._results.begun_count(variant) == 1):
             return
         call_late(self._spec, _FORESIGHT_S, self._end)
-        if reason := foreseen(FIX.argument(variant), call):
+        remedy = FIX.argument(variant)
+        if reason := misfit_after(remedy, call) or foreseen(remedy, call):
             self._events.write("judged", variant=variant, reason=reason)
         self._end()
 

@@ -1,6 +1,7 @@
 """Whether a remedy fits the call that was taken, as only the running script tells: one file for each that may not.
 
-A module with a `misfit` is the check of the remedy of its name; its `observed` is what the remedy keeps, its `kept`
+A module with a `misfit` is the check of the remedy of its name, and its `after` what is left to check when the call was
+measured, as it reads the input, which may go on from there; its `observed` is what the remedy keeps, its `kept`
 what it keeps of a step for later calls, its `later` the check of a later call of the same model, its `later_input` of
 any later call, and its `program` of programs that follow. The others help them. The remedies in harness/fixes read a
 script's text. Here are its objects: callbacks whose classes may come from anywhere, functions of a pipeline as
@@ -24,6 +25,12 @@ _MODULES = {
 def misfit(remedy: str, call: Call) -> str:
     """Return why a remedy, by name, would change training, or nothing at all; "" if it fits."""
     check = _of(remedy, "misfit")
+    return check(call) if check else ""
+
+
+def misfit_after(remedy: str, call: Call) -> str:
+    """Return why a remedy would change training, from what leaves a trace in the input; "" if it fits."""
+    check = _of(remedy, "after")
     return check(call) if check else ""
 
 

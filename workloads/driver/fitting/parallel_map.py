@@ -40,7 +40,6 @@ def misfit(call: Call) -> str:
         reads_training(call)
         or (ahead and prefetch.misfit(call))
         or changed_in_step(call, datasets, kinds_in(datasets))
-        or reused_memory(each for each in datasets if "Parallel" in class_of(each))
     ):
         return reason
     found = [
@@ -73,6 +72,11 @@ def misfit(call: Call) -> str:
             if watch.found:
                 return f"A function of the pipeline {watch.found}, which it would in another order."
     return ""
+
+
+def after(call: Call) -> str:
+    """Return that elements that wait would change; "" if they would not."""
+    return reused_memory(each for each in datasets_of(call.arguments) if "Parallel" in class_of(each))
 
 
 # What is read ahead into the next epoch.

@@ -21,8 +21,6 @@ def misfit(call: Call) -> str:
     if kind := reads_on(call):
         return f"Python in the pipeline reads on from, or writes to, a {kind}, and would leave it further on."
     datasets = [*datasets_of(call.arguments)]
-    if reason := reused_memory(each for each in datasets if class_of(each) == "PrefetchDataset"):
-        return reason
     kinds = kinds_in(datasets)
     reads = kinds & PYTHON or any(
         not is_seed(each) for function in functions_of(datasets) for each in captured(function)
@@ -31,6 +29,11 @@ def misfit(call: Call) -> str:
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
         return (around_batches(call) if reads else "") or changed_in_step(call, datasets, kinds)
     return changed_between(call, datasets, kinds)
+
+
+def after(call: Call) -> str:
+    """Return that elements that wait would change; "" if they would not."""
+    return reused_memory(each for each in datasets_of(call.arguments) if class_of(each) == "PrefetchDataset")
 
 
 def observed(call: Call) -> list[bytes] | None:
