@@ -209,6 +209,18 @@ class Saves(keras.callbacks.ModelCheckpoint):
     {}
 """
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+# A map of Python over elements that are ragged.
+RAGGED = f"""{HEAD}
+seen = []
+def one(a):
+    return np.float32(a[:1].repeat(4))
+def map_(a, b):
+    return tf.ensure_shape(tf.numpy_function(one, [a.flat_values], tf.float32), (4,)), b
+{PLAIN}
+rows = tf.ragged.constant([[[1.0] * (1 + i % 3), [2.0]] for i in range(64)])
+data = tf.data.Dataset.from_tensor_slices((rows, y)).map(map_, 4).batch(8)
+model.fit(data, epochs=2, verbose=0)
+"""
 # A generator that draws, and an order of which each pass has the next.
 DRAWN_BATCHES = f"""{HEAD}
 drawing = np.random.default_rng(0)
@@ -839,6 +851,11 @@ CASES = [
         for remedy in ("steps-per-execution", "many-steps")
         for hook, fits in (("def on_train_batch_end(self, *of): print(of)", False), )
     ),
+    ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    time.sleep(0)"), True),
+    ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    a = a + drawn.normal()"), True),
+    ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    a = a + len(seen); seen.append(1)"), False),
+    ("cache", f"{HEAD}data = tf.data.Dataset.from_tensor_slices((x, y)).cache().batch(8)\n{PLAIN}"
+     "model.fit(x, y, epochs=2, validation_data=data, verbose=0)\n", False),
     # The last of all, as they stay for what follows.
     ("cache", pipeline(".map(step).cache()", PROGRAM + python("return a * 2")), False),
     ("xla", f"{HEAD}tf.debugging.enable_check_numerics()\n{COMPILED}model.fit(x, y, verbose=0)\n", False),
@@ -854,6 +871,12 @@ CASES = [
          "progbar_logger.Progbar = keras.utils.Progbar\nupdate = keras.utils.Progbar.update\n"
          f"keras.utils.Progbar.update = lambda *of, **named: update(*of, **named)\n{PLAIN}model.fit(x, y)\n", False)
         for remedy in ("steps-per-execution", "many-steps", "no-progress-bar")
+    ),
+    *(
+        (remedy, f"{HEAD}def look():\n    time.sleep(9); print({looks_at})\n{PLAIN}"
+         "threading.Thread(target=look, daemon=True).start()\nmodel.fit(x, y, verbose=0)\n", fits)
+        for looks_at, fits in (("x.shape", True), ("model.optimizer.iterations", False))
+        for remedy in ("steps-per-execution", "many-steps")
     ),
 ]  # fmt: skip
 
@@ -909,7 +932,9 @@ def test_what_callbacks_do_in_later_epochs_is_foreseen(execute):
 
 def test_a_check_before_training_leaves_the_input_where_it_was(execute):
     given = [("", DRAWN_BATCHES), ("prefetch", DRAWN_BATCHES)]
-    judged = "took.call.read_batch() or misfit(remedy, took.call) or [digest(a) for a in took.call.arguments['x']]"
+    judged = (
+        "took.call.read_batch() or misfit(remedy, took.call) or [digest(a) for a in took.call.arguments['x']]"
+    )
     imported = TAKE.replace(
         "from workloads.driver.losses",
         "from workloads.driver.first_epoch import digest\nfrom workloads.driver.losses",
@@ -944,7 +969,7 @@ def test_what_the_script_as_written_does_already_is_said(execute):
             "enable_debug_mode",
         ),
         ("cache", pipeline(".repeat().cache()").replace("epochs=2", "steps_per_epoch=4"), "may never end"),
-        ("cache", pipeline(""), "does not read"),
+        ("cache", pipeline(""), "is not the input"),
     ],
 )
 def test_reasons_say_what_is_so(execute, remedy, text, said):

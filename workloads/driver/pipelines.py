@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.util import structure
 from tensorflow.python.ops import script_ops
 
 # Operations that call Python.
@@ -45,6 +46,19 @@ def python_in(function: Any) -> list[Any]:
     """Return the Python functions that a function of a pipeline calls."""
     tokens = {node.attr["token"].s.decode() for node in nodes(function.function.graph) if node.op in PYTHON}
     return [each for each in map(script_ops._py_funcs.get, tokens) if each is not None]
+
+
+def taken(source: Any, element: Any) -> tuple[Any, ...]:
+    """Return the tensors as which functions of a pipeline take an element of the dataset before them.
+
+    Those of one in several parts, such as a ragged tensor, are one variant.
+    """
+    return tuple(structure.to_tensor_list(source.element_spec, element))
+
+
+def given(function: Any, tensors: Sequence[Any]) -> Any:
+    """Return what a function of a pipeline gives for such tensors."""
+    return structure.from_compatible_tensor_list(function.output_structure, function.function(*tensors))
 
 
 def nodes(graph: Any) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from workloads.driver.fitting.operations import DRAWING, WRITING, kinds_in
 from workloads.driver.fitting.reading import changed_between, reads_files, reads_training, unused
 from workloads.driver.own_code.children import changing_files
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.pipelines import class_of, pipelines, python_in, python_of
+from workloads.driver.pipelines import class_of, pipelines, python_in, python_of, taken
 
 _GROWING = "The input may never end, and a cache of it would only grow."
 # How many elements are given to Python behind a cache to see whether it changes them.
@@ -27,8 +27,8 @@ _ONE_TO_ONE = re.compile("(Parallel)?Map|Shuffle|Prefetch|Options|Scan|Cache")
 def misfit(call: Call) -> str:
     """Return why a cache would change what training reads, or is of no use; "" if it fits."""
     given = call.arguments["x"]
-    if not any(caches(given)):
-        endless = any(class_of(each) == "CacheDataset" for each in pipelines(given))
+    if not (call.is_pipeline and any(caches(given))):
+        endless = call.is_pipeline and any(class_of(each) == "CacheDataset" for each in pipelines(given))
         return _GROWING if endless else unused()
     if reason := _reads_once(call, given) or reads_training(call):
         return reason
@@ -82,11 +82,10 @@ def _is_written_into(given: tf.data.Dataset) -> bool:
         if functions and any(map(_gives_what_is_kept, dataset._inputs())):
             (source,) = dataset._inputs()
             for element in some(source, _CALLED):
-                parts = tf.nest.flatten(element, expand_composites=True)
-                before = digest(parts)
+                tensors, before = taken(source, element), digest(element)
                 for function in functions:
-                    function(*parts)
-                if digest(parts) != before:
+                    function(*tensors)
+                if digest(element) != before:
                     return True
     return False
 

@@ -26,7 +26,7 @@ from workloads.driver.fitting.reading import changed_in_step, outlives_epochs, r
 from workloads.driver.own_code.callbacks import around_batches
 from workloads.driver.own_code.changing import sets_seeds
 from workloads.driver.own_code.lasting import Watch
-from workloads.driver.pipelines import PYTHON, class_of, datasets_of, nodes, python_in
+from workloads.driver.pipelines import PYTHON, class_of, datasets_of, given, nodes, python_in, taken
 
 
 def misfit(call: Call) -> str:
@@ -67,7 +67,7 @@ def misfit(call: Call) -> str:
                 return SETS_SEEDS.format("A function of the pipeline")
             inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
             watch = Watch(python_in(function))
-            if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function, watch)):
+            if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function, watch)):
                 return "A function of the pipeline gives other values if it is called several times at once."
             if watch.found:
                 return f"A function of the pipeline {watch.found}, which it would in another order."
@@ -109,5 +109,5 @@ def _alike_at_once(dataset: Any, function: Any, watch: Watch) -> bool:
     """Return whether calls of a function at once give what they give one by one, if that is always the same."""
     with tf.device("CPU:0"):
         (source,) = dataset._inputs()
-        elements = [tuple(tf.nest.flatten(each, expand_composites=True)) for each in some(source)]
-        return alike(lambda number: digest(function(*elements[number])), len(elements), watch)
+        elements = [taken(source, each) for each in some(source)]
+        return alike(lambda number: digest(given(function, elements[number])), len(elements), watch)

@@ -24,7 +24,7 @@ from workloads.driver.fitting.operations import (
     kinds_of,
     resources_of,
 )
-from workloads.driver.own_code.beside import changing, step_changes
+from workloads.driver.own_code.beside import changing, step_changes, threads
 from workloads.driver.own_code.changing import TO_FILES, TO_VARIABLES
 from workloads.driver.own_code.reached import reached
 from workloads.driver.pipelines import class_of, datasets_of, functions_of, python_in, python_of
@@ -58,7 +58,7 @@ def unused() -> str:
     """Return why the call's pipeline has no trace of what a remedy adds."""
     if debug_mode.DEBUG_MODE:
         return "tf.data runs in its debug mode, one element after another: leave enable_debug_mode() out."
-    return "It changes a pipeline that the measured call does not read."
+    return "It changes a pipeline that is not the input of the measured call."
 
 
 def changed_in_step(call: Call, datasets: Sequence[Any], kinds: set[str]) -> str:
@@ -107,6 +107,12 @@ def live(call: Call, starts: Iterable[Any], *, clock: bool = True) -> str:
         if clock and (name := clock_of(thing)):
             return f"the time ({name})"
     return ""
+
+
+def watched(call: Call) -> str:
+    """Return that a thread of the script may read, as a training goes on, what each step changes; "" if none may."""
+    found = live(call, threads(), clock=False)
+    return found and f"A thread of the script may read {found}, and would see it after many steps only."
 
 
 def clock_of(thing: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from workloads.driver.call import Call
 from workloads.driver.fitting.output import read_output
-from workloads.driver.fitting.reading import live, python_of_input
+from workloads.driver.fitting.reading import live, python_of_input, watched
 from workloads.driver.own_code.callbacks import around_batches
 from workloads.driver.own_code.reached import is_own
 from workloads.driver.sites import where
@@ -31,7 +31,7 @@ def misfit(call: Call) -> str:
     per_call = int(call.model.steps_per_execution)
     if per_call * call.steps_per_batch <= call.as_written.get("steps_per_call", 1) != 1:
         return "The script runs as many steps per call already."
-    return later(call) or read_output(call) or _input_reads_training(call)
+    return later(call) or read_output(call) or watched(call) or _input_reads_training(call)
 
 
 def later(call: Call) -> str:

@@ -81,13 +81,21 @@ def _between(call: Call, read: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
     for number in signal.valid_signals():
         if inspect.isroutine(handler := signal.getsignal(number)):
             yield f"The handler of {signal.Signals(number).name}", [handler]
-    for thread, frame in sys._current_frames().items():
-        if thread not in (threading.get_ident(), threading.main_thread().ident):
-            yield "A thread", [*_running(frame)]
+    yield "A thread", threads()
     yield "What waits to run in a thread", [*_waiting()]
     left = {id(each) for each in read}
     functions = python_of(datasets_of(call.arguments))
     yield "Python in a pipeline", [each for each in functions if id(each) not in left]
+
+
+def threads() -> list[Any]:
+    """Return the functions of the script that its threads are in, but for the main one and the one that calls this."""
+    others = (
+        frame
+        for thread, frame in sys._current_frames().items()
+        if thread not in (threading.get_ident(), threading.main_thread().ident)
+    )
+    return [function for frame in others for function in _running(frame)]
 
 
 def _waiting() -> Iterator[Any]:
