@@ -756,6 +756,24 @@ def test_what_fit_prints_stays_as_it_is_where_the_script_reads_it(drive):
     assert "StringIO of the script, which may read what fit prints" in left_out["reason"]
 
 
+def test_what_a_check_cannot_call_is_no_error_of_the_script(drive):
+    text = HEAD + (
+        "import sys, tensorflow as tf\n"
+        "def again(frame): return bool(frame) and (frame.f_code.co_name == 'alike' or again(frame.f_back))\n"
+        "def once(a):\n"
+        "    if any(map(again, sys._current_frames().values())): raise RuntimeError('not again')\n"
+        "    return a\n"
+        "rows = np.arange(4e3, dtype='float32').reshape(-1, 4)\n"
+        "data = tf.data.Dataset.from_tensor_slices(rows).map(\n"
+        "    lambda a: (tf.ensure_shape(tf.numpy_function(once, [a], tf.float32), (4,)), a[:1] * 0)\n).batch(8)\n"
+        "made().fit(data, verbose=0)\n"
+    )
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:parallel-map"}
+    (left_out,) = drive(text, variants=[BASELINE, FIXES], fixes=fixes).of("left-out")
+    assert "Whether it changes training cannot be told" in left_out["reason"]
+    assert "not again" in left_out["reason"]
+
+
 def test_remedies_change_the_calls_that_the_script_made(drive):
     text = HEAD + OWN
     chosen = ("fix:xla", "fix:steps-per-execution")

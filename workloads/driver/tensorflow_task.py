@@ -71,6 +71,8 @@ from workloads.protocol import (
     Script,
     Spec,
     distributes,
+    reason_of,
+    shortened,
     text_of,
 )
 from workloads.variants import BASELINE, FIX, FIXES, STAGES, TUNED, kind_of, measures_speed, together
@@ -360,7 +362,7 @@ class ScriptRun:
         call.read_batch()
         call.as_written = self._results.params
         for fix in self._task.fixes:
-            if reason := misfit(FIX.argument(fix), call):
+            if reason := _checked(misfit, fix, call):
                 self._events.write("judged", variant=fix, reason=reason)
                 raise ScriptError(reason)
         job = replace(job, alike_by=comparable(self._task.fixes, call))
@@ -401,8 +403,7 @@ class ScriptRun:
         if not (self._task.short and len(self._task.fixes) == 1 and self._results.begun_count(variant) == 1):
             return
         call_late(self._spec, _FORESIGHT_S, self._end)
-        remedy = FIX.argument(variant)
-        if reason := misfit_after(remedy, call) or foreseen(remedy, call):
+        if reason := _checked(misfit_after, variant, call) or foreseen(FIX.argument(variant), call):
             self._events.write("judged", variant=variant, reason=reason)
         self._end()
 
@@ -538,6 +539,15 @@ class ScriptRun:
             brief=brief,
             full=spec.full and not brief and spec.requests is None,
         )
+
+
+def _checked(check: Callable[[str, Call], str], fix: str, call: Call) -> str:
+    """Return why a remedy does not fit a call, or why that cannot be told: a check calls what the script has made."""
+    try:
+        return check(FIX.argument(fix), call)
+    except Exception as error:
+        reason = shortened(reason_of(text_of(error)), 200)
+        return f"Whether it changes training cannot be told: {type(error).__name__}: {reason}"
 
 
 def _script_of(task: Task, spec: Spec, results: Results) -> Script:
