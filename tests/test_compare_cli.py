@@ -68,11 +68,11 @@ class TestCompare:
         assert "overwrite" in printed.err and page.read_bytes() == before
         extract = tmp_path / "far.extract.json"
         shutil.copy(references()["h200"], extract)
-        runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}")
+        runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}", "near=h200")
         printed = tfbench("compare", *runs, "--price", "3.6", "-f", "json", "-o", "-")
         assert printed.err == "", "output on stdout is for other programs"
         made = json.loads(printed.out)["runs"]
-        assert [run["label"] for run in made] == ["old", "new", "far"]
+        assert [run["label"] for run in made] == ["old", "new", "far", "near"]
         speed = made[1]["speeds"][0]
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)

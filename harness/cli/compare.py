@@ -188,7 +188,7 @@ def _runs_to_compare(runs: Sequence[str], baseline: str | None) -> list[NamedRun
 
 
 def _parse_run(text: str) -> NamedRun:
-    """Parse PATH, NAME=PATH or the name of a reference machine; an existing path may contain "="."""
+    """Parse PATH, NAME=PATH or a reference machine in the place of PATH; an existing path may contain "="."""
     label, equals, path = text.partition("=")
     if os.path.exists(text):  # noqa: PTH110 - Path.exists raises OSError for a long name
         return NamedRun(path=Path(text))
@@ -196,9 +196,8 @@ def _parse_run(text: str) -> NamedRun:
         raise UsageError(
             f"{text} names no run.", hint="Write it as NAME=PATH. A shell variable may be empty."
         )
-    if equals and label:
-        return NamedRun(path=Path(path), label=printable(label, 100))
-    return NamedRun(path=references().get(text, Path(text)))
+    label, name = (printable(label, 100), path) if equals and label else ("", text)
+    return NamedRun(path=references().get(name, Path(name)), label=label)
 
 
 def _refuse(when: str, options: Mapping[str, object]) -> None:
