@@ -209,6 +209,30 @@ class Saves(keras.callbacks.ModelCheckpoint):
     {}
 """
 COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+# Python in what an interleave reads at once.
+SPREAD = (
+    HEAD
+    + "{}def read(k): {}\n"
+    + """
+def opened(k):
+    a = tf.ensure_shape(tf.numpy_function(read, [k], tf.float32), (4,))
+    return tf.data.Dataset.from_tensors((a, a[:1])).repeat(4)
+"""
+    + PLAIN
+    + "data = tf.data.Dataset.range(64).interleave(opened, num_parallel_calls=4).batch(8)\n"
+    "model.fit(data, epochs=2, verbose=0)\n"
+)
+# Both pipelines call a function whose own call of NumPy is named like a method that changes.
+SORTED = f"""{HEAD}
+def slow(a):
+    np.sort(np.tile(a, 2))
+    return a
+def step(a, b): return tf.ensure_shape(tf.numpy_function(slow, [a], tf.float32), (4,)), b
+{PLAIN}
+base = tf.data.Dataset.from_tensor_slices((x, y))
+data, other = base.take(32).map(step).cache().batch(8), base.skip(32).map(step).batch(8)
+model.fit(data, epochs=2, validation_data=other, verbose=0)
+"""
 # A map of Python over elements that are ragged.
 RAGGED = f"""{HEAD}
 seen = []
@@ -854,6 +878,9 @@ CASES = [
     ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    time.sleep(0)"), True),
     ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    a = a + drawn.normal()"), True),
     ("parallel-map", RAGGED.replace("def one(a):", "def one(a):\n    a = a + len(seen); seen.append(1)"), False),
+    ("parallel-map", SPREAD.format("", "return np.full(4, k, 'float32')"), True),
+    ("parallel-map", SPREAD.format("seen = []\n", "seen.append(k); return np.full(4, len(seen), 'float32')"), False),
+    ("cache", SORTED, True),
     ("cache", f"{HEAD}data = tf.data.Dataset.from_tensor_slices((x, y)).cache().batch(8)\n{PLAIN}"
      "model.fit(x, y, epochs=2, validation_data=data, verbose=0)\n", False),
     # The last of all, as they stay for what follows.

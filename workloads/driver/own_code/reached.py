@@ -40,8 +40,8 @@ _FIXED = (
     types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias, property, staticmethod,
-    classmethod, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, np.dtype, logging.Logger,
-    logging.Handler, threading.Thread,
+    classmethod, re.Pattern, PurePath, weakref.ref, weakref.ProxyType, np.ufunc, type(np.sort), np.dtype,
+    logging.Logger, logging.Handler, threading.Thread,
 )  # fmt: skip
 _CHANGING = (dict, list, set, deque, np.ndarray)
 # Class -> whether its objects may change.
