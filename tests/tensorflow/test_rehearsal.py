@@ -219,10 +219,13 @@ class Rows(keras.utils.PyDataset):
 """
 LOADS = f"{ROWS}model = made()\nmodel.fit(Rows(), epochs=9, verbose=0)\n"
 EAGER = """
+import time
 WAITS = True
 class Net(keras.Sequential):
     scale = 1.0
-    def call(self, x): return super().call(x) * self.scale
+    def call(self, x):
+        time.sleep(0.01)  # a compiled step waits only as it is traced
+        return super().call(x) * self.scale
 model = Net([keras.layers.Dense(2)])
 model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=WAITS)
 model.fit(x, y, batch_size=8, epochs=9)
