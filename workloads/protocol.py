@@ -129,7 +129,7 @@ LOOPS = {
 # A comment that ends a step of a script's own loop.
 MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 # Packages that stand-ins replace if they are missing.
-PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly")
+PLOTTING = ("matplotlib", "mpl_toolkits", "seaborn", "IPython", "plotly", "pydot", "graphviz", "visualkeras")
 
 # Modules whose distribution has another name.
 _DISTRIBUTIONS: Mapping[str, str] = {

@@ -87,6 +87,20 @@ def test_plots_are_left_out_and_told(drive):
     assert [each["message"].split()[0] for each in warnings] == ["matplotlib", "plotly", "mpl_toolkits"]
 
 
+def test_a_model_is_not_drawn_without_graphviz(drive):
+    text = """
+from tensorflow.keras.utils import model_to_dot, plot_model
+model = made()
+plot_model(model, to_file='m.png', show_shapes=True, expand_nested=True)
+plot_model(model, to_file='m.pdf')
+print(model_to_dot(model).create(prog='dot', format='svg'))
+model.fit(x, y, 8)
+"""
+    done = drive(HEAD + text)
+    assert done.of("window")
+    assert "pydot with Graphviz is not in the image" in done.of("warning")[0]["message"]
+
+
 def test_a_picture_is_not_read_by_what_stands_in_for_a_plotting_library(drive):
     text = "import matplotlib.pyplot as plt\nx = np.array([plt.imread('a.png')])\nmade().fit(x, y, 8)"
     assert "--with matplotlib" in drive(HEAD + text, code=1).message

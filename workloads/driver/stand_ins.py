@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import ExitStack, contextmanager
@@ -175,13 +176,37 @@ class _Finder(MetaPathFinder, Loader):
 
 
 @contextmanager
+def _drawing_models(used: Callable[[str], None]) -> Iterator[None]:
+    """Let plot_model and model_to_dot do nothing where pydot, or the program it calls, is missing."""
+    module = sys.modules[tf.keras.utils.plot_model.__module__]
+    if getattr(module, "pydot", None) is not None and shutil.which("dot"):
+        yield
+        return
+    stand_in = Nothing("pydot")
+
+    def check() -> bool:
+        if module.pydot is not stand_in:
+            module.pydot = stand_in
+            used("pydot with Graphviz")
+        return True
+
+    with (
+        patch.object(module, "pydot", None),
+        patch.object(module, "check_pydot", check),
+        patch.object(module, "check_graphviz", check),
+    ):
+        yield
+
+
+@contextmanager
 def plotting(used: Callable[[str], None]) -> Iterator[None]:
     """Provide the plotting libraries that are not installed inside the block; `used` is told of each."""
     missing = [name for name in PLOTTING if importlib.util.find_spec(name) is None]
     finder = _Finder(missing, used)
     sys.meta_path.append(finder)
     try:
-        yield
+        with _drawing_models(used):
+            yield
     finally:
         sys.meta_path.remove(finder)
         for name in [each for each in sys.modules if each.partition(".")[0] in missing]:
