@@ -867,6 +867,10 @@ def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
             "import matplotlib.pyplot as plt\nn, bins, _ = plt.hist(x)\nfloat(bins[0])",
             "add --with matplotlib",
         ),
+        (
+            "import matplotlib.pyplot as plt\nkeras.utils.get_file('a.tgz', 'http://a.invalid/a.tgz')",
+            "Containers have no network",
+        ),
         ("from matplotlib import ticker\nclass Short(ticker.Formatter):\n    pass", "add --with matplotlib"),
         ("import os\nraise KeyError(os.path.basename(os.getcwd()))", "run it as a module, -m FOLDER.NAME"),
         (

@@ -90,12 +90,17 @@ def _of_stand_ins(error: BaseException, text: str) -> str:
     names = [
         name
         for name, module in [*sys.modules.items()]
-        if type(module).__name__ == "Nothing" and "." not in name
+        if _is_nothing(module) and "." not in name
     ]
-    told = "Nothing" in text or "to unpack" in text or "stand_ins.py" in _raised_in(error)
+    asked = any(_is_nothing(frame.f_locals.get("self")) for frame, _ in traceback.walk_tb(error.__traceback__))
+    told = "Nothing" in text or "to unpack" in text or asked
     if not (names and told):
         return ""
     return f"What stands for {' and '.join(names)} gives no values: add --with {names[0]} if the script needs them."
+
+
+def _is_nothing(value: object) -> bool:
+    return type(value).__name__ == "Nothing"
 
 
 def _not_found(line: str) -> FileNotFoundError:
