@@ -392,7 +392,7 @@ def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
 
 @pytest.mark.parametrize("line", [
     "get_file('cats', 'https://host/cats-2024.zip')", "token, n = 'pad', 1", "# see https://a@b",
-    "# token=<pad>, key=lambda x: x, n_tokens=32000",
+    "# token=<pad>, key=lambda x: x, n_tokens=32000", "# A basic implementation of bearer authentication.",
 ])  # fmt: skip
 def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []
@@ -490,7 +490,7 @@ def test_values_are_hidden_as_dicts_dataclasses_headers_and_commands_show_them(t
         "first t2_secret.cpu.0: t2_secret.py:7: The call",
         "Wrong password: please try", "--token is required", "key: dense_1/kernel:0",
         "{'key_dim': 64}", "KeyError: 'token_embedding_1'", "tokenizer: bert-base-uncased-v2",
-        "keys=['image_1', 'label_2']",
+        "keys=['image_1', 'label_2']", "Basic classification: Classify images of clothing",
     ],
 )  # fmt: skip
 def test_other_words_are_shown(text: str) -> None:

@@ -97,7 +97,9 @@ SECRET_FORMATS = re.compile(
     r"|\bdapi[a-f0-9]{32}|\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|\blin_api_\w{30,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}"
     r"|\b(?:SK|AC)[a-f0-9]{32}\b|\bNRAK-[A-Z0-9]{27}|\bsntrys_[\w=+/]{30,}|\b\d{8,10}:AA[\w-]{32,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]*-----END [A-Z ]*-----|[\s\S]*)"
-    r"|(?<=\bbearer )[\w.~+/=-]{12,}|(?<=\bbasic )[A-Za-z0-9+/=]{12,}|(?<=[?&]sig=)[\w%+/=-]{12,}",
+    # Of a header, unlike the words of "basic implementation".
+    r"|(?:(?<=\bbearer )|(?<=\bbasic ))(?=[\w.~+/-]*[0-9=]|(?-i:(?:[\w.~+/-]*[a-z][A-Z]){2}))[\w.~+/=-]{12,}"
+    r"|(?<=[?&]sig=)[\w%+/=-]{12,}",
     re.IGNORECASE,
 )
 # The user of an address ends at its last @, because a password may contain one.
