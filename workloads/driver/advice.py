@@ -87,12 +87,10 @@ def _of_folder(text: str, folders: Collection[Path]) -> str:
 
 def _of_stand_ins(error: BaseException, text: str) -> str:
     """Return what to do where a script needs values of what stands for a library of plots."""
-    names = [
-        name
-        for name, module in [*sys.modules.items()]
-        if _is_nothing(module) and "." not in name
-    ]
-    asked = any(_is_nothing(frame.f_locals.get("self")) for frame, _ in traceback.walk_tb(error.__traceback__))
+    names = [name for name, module in [*sys.modules.items()] if _is_nothing(module) and "." not in name]
+    asked = any(
+        _is_nothing(frame.f_locals.get("self")) for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
     told = "Nothing" in text or "to unpack" in text or asked
     if not (names and told):
         return ""
