@@ -383,6 +383,7 @@ TOKEN = "hf_abcdefghij0123456789ABCDEFGHIJ1234"
     "password, other = 'abcdef123456', 1", "def f(a, *, api_key='abcdef123456'): pass",
     "os.environ.get('API_KEY', 'abcdef123456')", "API_KEY = 'abcdef123456' if a else ''",
     "API_KEY = 'abcdef123456'.strip()", f"# git clone https://bob:{TOKEN}@host/a  # left out by tfbench",
+    "{'Authorization': 'Bearer abcDefGhiJklmno'}", "# curl -H 'Authorization: Basic QWxhZGRpbjpvcGVuc2VzYW'",
     "connect('host=db user=me password=Zed-Quartz-7719 dbname=x')",
     "# !wget 'https://host/data.zip?token=Zk39vnQpW81hh'  # left out by tfbench", "a = 1  # --password=Tr0ub4dor3xKq9",
 ])  # fmt: skip
@@ -393,6 +394,7 @@ def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
 @pytest.mark.parametrize("line", [
     "get_file('cats', 'https://host/cats-2024.zip')", "token, n = 'pad', 1", "# see https://a@b",
     "# token=<pad>, key=lambda x: x, n_tokens=32000", "# A basic implementation of bearer authentication.",
+    "# the basic GradientDescentOptimizer",
 ])  # fmt: skip
 def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
     assert list(secrets_in(f"{line}\n")) == []

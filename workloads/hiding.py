@@ -97,8 +97,10 @@ SECRET_FORMATS = re.compile(
     r"|\bdapi[a-f0-9]{32}|\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|\blin_api_\w{30,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}"
     r"|\b(?:SK|AC)[a-f0-9]{32}\b|\bNRAK-[A-Z0-9]{27}|\bsntrys_[\w=+/]{30,}|\b\d{8,10}:AA[\w-]{32,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]*-----END [A-Z ]*-----|[\s\S]*)"
-    # Of a header, unlike the words of "basic implementation".
-    r"|(?:(?<=\bbearer )|(?<=\bbasic ))(?=[\w.~+/-]*[0-9=]|(?-i:(?:[\w.~+/-]*[a-z][A-Z]){2}))[\w.~+/=-]{12,}"
+    # Of a header, unlike words such as "basic implementation".
+    r"|(?:(?<=\bbearer )|(?<=\bbasic ))(?=[\w.~+/-]*[0-9=])[\w.~+/=-]{12,}"
+    r"|(?:(?<=['\":]bearer )|(?<=['\":]basic )|(?<=: bearer )|(?<=: basic ))"
+    r"(?-i:(?=(?:[\w.~+/-]*[a-z][A-Z]){2}))[\w.~+/=-]{12,}"
     r"|(?<=[?&]sig=)[\w%+/=-]{12,}",
     re.IGNORECASE,
 )

@@ -84,7 +84,7 @@ def _random(source: Source, functions: Sequence[ast.AST]) -> bool:
     """Return whether functions, with what they use, seem to be random or are not in the script."""
     trained = {
         node.value.id
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TRAINING
     }
     for node in functions:

@@ -104,8 +104,8 @@ def keeps_state(source: Source) -> bool:
 
 def _sets_attributes(source: Source) -> bool:
     """Return whether the script sets an attribute outside of its classes, such as a layer's trainable."""
-    classes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
-    outside = {*ast.walk(source.tree)} - {part for each in classes for part in ast.walk(each)}
+    classes = [node for node in source.nodes if isinstance(node, ast.ClassDef)]
+    outside = {*source.nodes} - {part for each in classes for part in ast.walk(each)}
     return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in outside)
 
 
@@ -140,7 +140,7 @@ def _unchanged(source: Source, node: ast.expr | None) -> ast.expr | None:
     changed = any(
         isinstance(each, (ast.Attribute, ast.Subscript, ast.AugAssign))
         and source.words(each.target if isinstance(each, ast.AugAssign) else each.value) == node.id
-        for each in ast.walk(source.tree)
+        for each in source.nodes
     )
     value = source.only(node.id)
     return value if isinstance(value, ast.expr) and not changed else node
@@ -175,7 +175,7 @@ def _stops(node: ast.Attribute) -> bool:
 
 def _in_steps(source: Source) -> Iterator[ast.AST]:
     """Yield what Keras or TensorFlow compiles: methods of models and layers, losses and metrics, tf.functions."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
             if any(each.name in _STEP for each in methods):
@@ -200,13 +200,13 @@ def fits_again(source: Source) -> bool:
 
     It trains once if it has one call of fit, with no loop around it, in functions that are called in one place.
     """
-    mentions = [node for node in ast.walk(source.tree) if _is_named(node, _TRAINING)]
+    mentions = [node for node in source.nodes if _is_named(node, _TRAINING)]
     return len(mentions) != 1 or not runs_once(source, mentions[0])
 
 
 def runs_once(source: Source, node: ast.AST) -> bool:
     """Return whether a node runs at most once, as far as the script tells."""
-    parents = {child: each for each in ast.walk(source.tree) for child in ast.iter_child_nodes(each)}
+    parents = {child: each for each in source.nodes for child in ast.iter_child_nodes(each)}
     return _runs_once(source, node, parents)
 
 
@@ -240,7 +240,7 @@ def _is_called_once(
     source: Source, name: str, parents: Mapping[ast.AST, ast.AST], seen: frozenset[ast.AST]
 ) -> bool:
     """Return whether a function or class is only mentioned where it is called, once, or given to an app's run."""
-    nodes = list(ast.walk(source.tree))
+    nodes = list(source.nodes)
     mentions = [node for node in nodes if _is_named(node, {name})]
     hidden = any(_is_named(node, _BY_NAME) for node in nodes) or any(map(source.module, _BY_NAME))
     if hidden and any(isinstance(node, ast.Constant) and node.value == name for node in nodes):
@@ -267,10 +267,10 @@ def _is_rebound(source: Source, name: str) -> bool:
     """Return whether a variable is bound more than once, or by a loop."""
     stores = [
         node
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
     ]
-    loops = (each for node in ast.walk(source.tree) if isinstance(node, _LOOPS) for each in ast.walk(node))
+    loops = (each for node in source.nodes if isinstance(node, _LOOPS) for each in ast.walk(node))
     return len(stores) > 1 or any(each in stores for each in loops)
 
 
@@ -294,12 +294,12 @@ def shares_position(source: Source) -> bool:
     """
     opened = {
         target.attr if isinstance(target, ast.Attribute) else target.id
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _opens(node.value)
         for target in node.targets
         if isinstance(target, (ast.Attribute, ast.Name))
     }
-    functions = [each for each in ast.walk(source.tree) if isinstance(each, _FUNCTIONS)]
+    functions = [each for each in source.nodes if isinstance(each, _FUNCTIONS)]
     return any(_moves(each, opened) for each in functions if getattr(each, "name", "") != "__init__")
 
 
@@ -406,7 +406,7 @@ def _between(source: Source) -> list[ast.AST]:
     These are methods and arguments of callbacks, loops around fit, and statements from one training to the next.
     """
     found: list[ast.AST] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.Module, ast.FunctionDef)):
             found += _from_first_to_last(source, node.body)
         if isinstance(node, ast.ClassDef) and any(_hooks(node)):

@@ -36,7 +36,7 @@ def edits(source: Source) -> Sequence[Edit]:
         return []  # callbacks of another training may change a loader that loads ahead
     classes = {
         node.name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ClassDef)
         and not keeps_own_state(
             source, [each for each in node.body if getattr(each, "name", "") not in _BETWEEN]

@@ -33,7 +33,7 @@ def edits(source: Source) -> Sequence[Edit]:
     [] if another training may have other numbers of samples, or the script reads how many steps Keras counts.
     """
     if (
-        any(map(_tells_steps, ast.walk(source.tree)))
+        any(map(_tells_steps, source.nodes))
         or fits_again(source)
         or source.binds("many_steps", "per_call", "shuffled", "steps_per_call", "train_many_steps")
     ):

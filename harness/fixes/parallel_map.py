@@ -49,7 +49,7 @@ def _allows_any_order(source: Source) -> bool:
     return any(
         (isinstance(node, ast.Attribute) and node.attr in ("deterministic", "experimental_deterministic"))
         or (isinstance(node, ast.keyword) and node.arg == "deterministic")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
     )
 
 

@@ -69,7 +69,7 @@ def _is_given_others(source: Source, fit: ast.Call, given: ast.expr) -> bool:
 
 def _is_one_of_several(source: Source, given: ast.expr) -> bool:
     """Return whether an expression is a variable that a loop or a comprehension sets."""
-    loops = [each for each in ast.walk(source.tree) if isinstance(each, (ast.For, ast.comprehension))]
+    loops = [each for each in source.nodes if isinstance(each, (ast.For, ast.comprehension))]
     return isinstance(given, ast.Name) and any(given.id in Source.bound(each.target) for each in loops)
 
 

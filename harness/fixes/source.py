@@ -6,9 +6,10 @@ import ast
 import itertools
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from workloads.fits import PARAMETERS, calls_of_fit
 from workloads.protocol import Edit
@@ -44,6 +45,7 @@ class Source:
     """A script for a kind of device.
 
     Attributes:
+        nodes: those of its tree, breadth first.
         tf: the name under which it imports TensorFlow for all of it; "" if it does not.
     """
 
@@ -51,6 +53,7 @@ class Source:
         self.text = text
         self.device = device
         self.tree = ast.parse(text)
+        self.nodes = list(ast.walk(self.tree))
         self._starts = [0]
         for line in text.split("\n"):  # as Python counts lines
             self._starts.append(self._starts[-1] + len(line.encode()) + 1)
@@ -76,13 +79,13 @@ class Source:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Yield the calls of functions or methods with one of these names."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Call) and name_of(node) in names:
                 yield node
 
     def functions(self) -> list[ast.FunctionDef]:
         """Return the functions and methods that are defined with def."""
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
+        return [node for node in self.nodes if isinstance(node, ast.FunctionDef)]
 
     def compiles(self) -> list[ast.Call]:
         """Return the calls of what may be a model's compile."""
@@ -182,7 +185,7 @@ class Source:
 
     def imported(self) -> Iterator[str]:
         """Yield the names, as their modules have them, of what the script imports from modules."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom):
                 yield from (alias.name for alias in node.names)
 
@@ -214,15 +217,9 @@ class Source:
 
     def only(self, name: str) -> ast.FunctionDef | ast.expr | None:
         """Return the function or value of a name; None if the script binds the name elsewhere too."""
-        bound = sum(
-            name in (getattr(node, "name", ""), getattr(node, "arg", ""), getattr(node, "asname", ""))
-            or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
-            for node in ast.walk(self.tree)
-            if not isinstance(node, ast.keyword)
-        )
-        if bound != 1:
+        if self._bindings[name] != 1:
             return None
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             match node:
                 case ast.FunctionDef(name=found) if found == name:
                     return node
@@ -230,11 +227,22 @@ class Source:
                     return value
         return None
 
+    @cached_property
+    def _bindings(self) -> Counter[str]:
+        """How many nodes bind each name."""
+        bound = Counter[str]()
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[node.id] += 1
+            elif not isinstance(node, (ast.Name, ast.keyword)):
+                bound.update({getattr(node, field, None) or "" for field in ("name", "arg", "asname")} - {""})
+        return bound
+
     def binds(self, *names: str) -> bool:
         """Return whether the script gives one of these names to anything."""
         return any(
             getattr(node, field, None) in names
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             for field in (("id",) if isinstance(node, ast.Name) else ("name", "arg", "asname"))
             if not isinstance(node, ast.keyword)
         )
@@ -317,13 +325,13 @@ class Source:
         its own there, as in a comprehension.
         """
         start, end = self._span(node)
-        inner = (each for each in ast.walk(self.tree) if isinstance(each, _SCOPES))
+        inner = (each for each in self.nodes if isinstance(each, _SCOPES))
         if any(self._span(each)[0] <= start and end <= self._span(each)[1] for each in inner):
             return None
         owner = next(
             (
                 each
-                for each in ast.walk(self.tree)
+                for each in self.nodes
                 if isinstance(each, _SIMPLE) and self._span(each)[0] <= start and end <= self._span(each)[1]
             ),
             None,
@@ -366,7 +374,7 @@ class Source:
         self._values: dict[str, list[ast.expr]] = defaultdict(list)
         self._made: dict[str, list[ast.AST]] = defaultdict(list)
         self._modules: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             match node:
                 case ast.Assign(targets=targets, value=value):
                     for name in {each.id for each in targets if isinstance(each, ast.Name)}:
@@ -389,7 +397,7 @@ class Source:
         before = -1
         while len(self._datasets) > before:
             before = len(self._datasets)
-            for node in ast.walk(self.tree):
+            for node in self.nodes:
                 if isinstance(node, ast.Assign) and self.is_dataset(node.value):
                     self._datasets |= {each.id for each in node.targets if isinstance(each, ast.Name)}
                 if isinstance(node, ast.FunctionDef) and any(map(self.is_dataset, self.returned(node))):

@@ -31,7 +31,7 @@ def edits(source: Source) -> Sequence[Edit]:
     """
     trainings = source.fits()
     inferring = list(source.calls("evaluate", "predict"))
-    own_loop = any(isinstance(node, ast.Attribute) and node.attr in LOOPS for node in ast.walk(source.tree))
+    own_loop = any(isinstance(node, ast.Attribute) and node.attr in LOOPS for node in source.nodes)
     # What the only training is given is seen when it is called.
     others = [*(trainings if fits_again(source) else ()), *inferring]
     called = all(callbacks_are_of_keras(source, call) for call in others)

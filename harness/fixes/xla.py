@@ -26,10 +26,10 @@ _CHECK = re.compile(
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile; [] if XLA would leave checks out."""
-    attributes = (node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute))
+    attributes = (node.attr for node in source.nodes if isinstance(node, ast.Attribute))
     if any(map(_CHECK.match, {*map(name_of, calls_in(source.tree)), *attributes, *source.imported()})):
         return []
-    if any(node.arg == "validate_args" for node in ast.walk(source.tree) if isinstance(node, ast.keyword)):
+    if any(node.arg == "validate_args" for node in source.nodes if isinstance(node, ast.keyword)):
         return []
     if calls_python(source):
         return []  # XLA cannot compile that, in any step
