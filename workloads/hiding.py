@@ -99,7 +99,7 @@ SECRET_FORMATS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]*-----END [A-Z ]*-----|[\s\S]*)"
     # Of a header, unlike words such as "basic implementation".
     r"|(?:(?<=\bbearer )|(?<=\bbasic ))(?=[\w.~+/-]*[0-9=])[\w.~+/=-]{12,}"
-    r"|(?:(?<=['\":]bearer )|(?<=['\":]basic )|(?<=: bearer )|(?<=: basic ))"
+    r"|(?:(?<=^bearer )|(?<=^basic )|(?<=['\":]bearer )|(?<=['\":]basic )|(?<=: bearer )|(?<=: basic ))"
     r"(?-i:(?=(?:[\w.~+/-]*[a-z][A-Z]){2}))[\w.~+/=-]{12,}"
     r"|(?<=[?&]sig=)[\w%+/=-]{12,}",
     re.IGNORECASE,

@@ -145,6 +145,11 @@ def _of_import(error: BaseException, text: str) -> str:
         return "tfbench has a package of this name in the container: rename yours."
     if isinstance(error, ModuleNotFoundError) and error.name in ("keras", "numpy"):
         return "Build the image FROM one of ours."
+    if _is_of_other_version(error, text):
+        return (
+            f"The image has {_frameworks()}, which has no such name: look for what replaces it, or pass an image FROM "
+            "ours that has the version the script is written for with --image."
+        )
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
@@ -159,6 +164,19 @@ def _of_import(error: BaseException, text: str) -> str:
     if "TensorBoard is not installed" in text:
         return f"Leave its callback and tf.summary out, or {_WITH.format('tensorboard')}"
     return ""
+
+
+def _is_of_other_version(error: BaseException, text: str) -> bool:
+    """Return whether the script names what TensorFlow or Keras has in another version than the image's."""
+    if isinstance(error, ImportError):
+        return str(error.name).partition(".")[0] in ("keras", "tensorflow")
+    return isinstance(error, AttributeError) and re.match("module '(keras|tensorflow)", text) is not None
+
+
+def _frameworks() -> str:
+    names = ("tensorflow", "TensorFlow"), ("keras", "Keras")
+    versions = ((name, getattr(sys.modules.get(module), "__version__", "")) for module, name in names)
+    return " and ".join(f"{name} {version}" for name, version in versions if version)
 
 
 def _has_our_name(error: BaseException) -> bool:
