@@ -178,7 +178,7 @@ class _Finder(MetaPathFinder, Loader):
 @contextmanager
 def _drawing_models(used: Callable[[str], None]) -> Iterator[None]:
     """Let plot_model and model_to_dot do nothing where pydot, or the program it calls, is missing."""
-    module = sys.modules[tf.keras.utils.plot_model.__module__]
+    module: Any = sys.modules[tf.keras.utils.plot_model.__module__]
     if getattr(module, "pydot", None) is not None and shutil.which("dot"):
         yield
         return
