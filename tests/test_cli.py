@@ -389,6 +389,17 @@ class TestReport:
         assert [item.name for item in (tmp_path / path).parent.iterdir()] == [Path(path).name]
         assert not (folder / "report.html").exists()
 
+    def test_a_table_of_another_run_is_replaced_unlike_one_of_others(self, tfbench, folder, tmp_path):
+        table = tmp_path / "summary.csv"
+        report = ("report", folder, "-f", "csv", "--out", tmp_path)
+        assert tfbench(*report).code == 0
+        whole = table.read_text()
+        table.write_text(",".join(whole.split(",")[:10]) + "\n")  # of a run without workloads
+        assert tfbench(*report).code == 0
+        assert table.read_text() == whole
+        table.write_text("run,machine,loss,epoch\n1,a,0.5,2\n")
+        assert "did not write it" in tfbench(*report).err
+
     def test_out_may_be_a_pipe_or_a_device(self, tfbench, folder, tmp_path):
         pipe, null = tmp_path / "pipe", Path("/dev/null")
         os.mkfifo(pipe)

@@ -262,11 +262,11 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ("import os, sys; os.getenv('WANDB_KEY') or sys.exit('no key')", "pass them: --env WANDB_KEY=VALUE."),
         ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
         ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
-        ("open('../data/none.txt')", "an absolute path, with --mount"),
+        ("open('../data/none.txt')", "an absolute path, with --mount: a script runs in its own folder"),
         ("raise FileNotFoundError('../data/none.txt not found.')", "an absolute path, with --mount"),
         (
             "import os; open(os.path.join(os.path.dirname(__file__), '..', 'none.txt'))",
-            "an absolute path, with --mount",
+            "an absolute path, with --mount, or run the script as a module",
         ),
         (BEYOND, " steps, where the script trains 6: measuring takes longer"),
         (

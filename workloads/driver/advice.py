@@ -286,10 +286,12 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return "The size of files is limited: run `ulimit -f unlimited` first."
     named = str(error.filename or "") if isinstance(error, OSError) else ""
     if isinstance(error, FileNotFoundError) and ".." in Path(named).parts:
-        return (
-            "Containers see the script's folder only. Give an absolute path, with --mount, or run the script as a "
-            "module, -m FOLDER.NAME, from the folder that has both."
+        whole = (
+            ", or run the script as a module, -m FOLDER.NAME, from the folder that has both."
+            if Path(named).is_absolute()  # from the script's own
+            else ": a script runs in its own folder."
         )
+        return f"Containers see the script's folder only. Give an absolute path, with --mount{whole}"
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
         return (
             f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
