@@ -420,6 +420,10 @@ def test_an_index_that_answers_with_a_page_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
     with user_error(ImageError, "finds no wheel of absent", hint="whether pip reaches its index"):
         extra_lock(("absent",), (), tmp_path / "cache", "3.12", Silent())
+    with user_error(
+        ImageError, "finds no wheel of absent", hint="your own module, leave it out: --with other"
+    ):
+        extra_lock(("absent", "other"), (), tmp_path / "cache", "3.12", Silent())
 
 
 def test_an_image_that_a_report_names_is_no_path(recipes):
