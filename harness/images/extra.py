@@ -143,16 +143,20 @@ def _error(names: Sequence[str], log: str) -> ImageError:
     others = [
         name for name in names if canonicalize_name(Requirement(name).name) != canonicalize_name(absent)
     ]
-    told = f"{', '.join(names)} cannot be added to the image"
+    told = f"{', '.join(names)} cannot be added to the image: "
     if absent and len(others) == len(names):
         return ImageError(
-            f"{told}: there is no wheel of {absent}, which it needs.",
+            f"{told}there is no wheel of {absent}, which it needs.",
             hint=f"If you trust its source, build one: pip wheel --no-deps {absent} -w wheels. Then run again with "
             "PIP_FIND_LINKS=$PWD/wheels in the environment.",
         )
+    reason = (
+        f"pip finds no wheel of {absent}." if absent else "their versions do not go with those of the image."
+    )
     own = f"If it is your own module, leave it out: --with {','.join(others)}. " if absent and others else ""
     return ImageError(
-        f"{told}: {f'pip finds no wheel of {absent}' if absent else 'their versions do not go with those of the image'}.",
-        hint=f"{own}Check the name and the version, and with `pip download NAME` whether pip reaches its index (a proxy "
-        "may answer instead); or build an image FROM ours and pass it with --image cpu=NAME.",
+        told + reason,
+        hint=own
+        + "Check the name and the version, and with `pip download NAME` whether pip reaches its index (a "
+        "proxy may answer instead); or build an image FROM ours and pass it with --image cpu=NAME.",
     )
