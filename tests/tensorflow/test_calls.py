@@ -873,6 +873,7 @@ def test_an_error_in_a_neighbour_is_told_with_both_lines(drive):
         ),
         ("from tensorflow.keras.wrappers.scikit_learn import KerasClassifier", "which has no such name"),
         ("from keras.utils import np_utils", ", which has no such name"),
+        ("keras.optimizers.SGD(lr=0.1)", "which has no such name"),
         ("tf.compat.v1.estimator.Estimator", "The image has TensorFlow 2."),
         ("from matplotlib import ticker\nclass Short(ticker.Formatter):\n    pass", "add --with matplotlib"),
         ("import os\nraise KeyError(os.path.basename(os.getcwd()))", "run it as a module, -m FOLDER.NAME"),
