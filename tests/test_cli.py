@@ -18,6 +18,7 @@ import typer.main
 
 from harness.analysis import analyse
 from harness.cli.app import COMMANDS, build_app
+from harness.cli.rendering import REPORT_FILES
 from harness.errors import INTERRUPTS, StoreError, TfbenchError, on_disk
 from harness.model.platform import Level
 from harness.run.catalogue import built_in
@@ -397,6 +398,10 @@ class TestReport:
         table.write_text(",".join(whole.split(",")[:10]) + "\n")  # of a run without workloads
         assert tfbench(*report).code == 0
         assert table.read_text() == whole
+        for name in ("github", "bencher"):
+            assert tfbench("report", folder, "-f", name, "--out", tmp_path).code == 0
+            (tmp_path / REPORT_FILES[name]).write_text("{}")  # without speeds
+            assert tfbench("report", folder, "-f", name, "--out", tmp_path).code == 0
         table.write_text("run,machine,loss,epoch\n1,a,0.5,2\n")
         assert "did not write it" in tfbench(*report).err
 

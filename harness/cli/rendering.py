@@ -47,6 +47,19 @@ _MARKS = (
     "<!-- written by tfbench -->",
     '<testsuite name="tfbench',
 )
+# Names in the formats for other programs, which have no entries for a run without speeds.
+_OF_ENTRIES = {
+    "name",
+    "unit",
+    "value",
+    "range",
+    "extra",
+    "throughput",
+    "latency",
+    "energy",
+    "lower_value",
+    "upper_value",
+}
 # Half of so many names in common are enough to know a table or a JSON document of tfbench.
 _MOST_NAMES = 16
 # Format -> file name.
@@ -204,6 +217,8 @@ def _is_of_others(path: Path, text: str) -> bool:
     if path.suffix == ".toml":  # limits
         return content != text
     there, own = _form(content), _form(text)
+    if content.strip() in ("{}", "[]") or not own:
+        return not there <= _OF_ENTRIES
     # A table has columns for what a run has only.
     return len(there & own) * 2 < min(len(own), _MOST_NAMES)
 

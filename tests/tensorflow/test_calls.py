@@ -87,6 +87,19 @@ def test_plots_are_left_out_and_told(drive):
     assert [each["message"].split()[0] for each in warnings] == ["matplotlib", "plotly", "mpl_toolkits"]
 
 
+def test_an_error_around_the_measured_call_is_the_trial_s(drive):
+    text = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+model, files = made(), []
+try:
+    while True: files.append(open('/dev/null'))
+except OSError: pass
+model.fit(x, y, 8)
+"""
+    assert "may have 200 files open here" in drive(HEAD + text, code=1).message
+
+
 def test_a_model_is_not_drawn_without_graphviz(drive):
     text = """
 from tensorflow.keras.utils import model_to_dot, plot_model

@@ -262,6 +262,7 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ("import os, sys; os.getenv('WANDB_KEY') or sys.exit('no key')", "pass them: --env WANDB_KEY=VALUE."),
         ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
         ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
+        ("raise OSError(24, 'Too many open files', '/dev/null')", "files open here"),
         ("open('../data/none.txt')", "an absolute path, with --mount: a script runs in its own folder"),
         ("raise FileNotFoundError('../data/none.txt not found.')", "an absolute path, with --mount"),
         (

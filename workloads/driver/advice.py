@@ -6,6 +6,7 @@ import errno
 import locale
 import os
 import re
+import resource
 import shutil
 import socket
 import sys
@@ -48,6 +49,8 @@ _PATH = re.compile(r"(?<![\w.}/])(?:\.\./|/)[^\s;:,'\"{}*?\[\]]*")
 _NAMED = re.compile(r"['\"](/[\w.-]+(?:/[\w.-]+)*)/?(?:[*?\[/][^'\"]*)?['\"]")
 # Lines of a notebook that start programs.
 _PROGRAM = re.compile(r"!|^%%(ba)?sh|^%s[cx]\b|^%?(cat|cp|ln|mv|rm)\b")
+# Errors of a path that a container has not, or has in another way.
+_OF_PLACE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EXDEV, errno.ENXIO, errno.ENODEV)
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 
@@ -286,6 +289,9 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"A process may have {most:,} files open here: close each after use, or keep fewer open."
     named = str(error.filename or "") if isinstance(error, OSError) else ""
     if isinstance(error, FileNotFoundError) and ".." in Path(named).parts:
         whole = (
@@ -329,7 +335,11 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             "A script has no rights of root here, and your home folder is not there. Write beside it or to /tmp; what "
             "--mount names can be read only, if its files let others read them."
         )
-    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
+    if (
+        isinstance(error, OSError)
+        and error.errno in _OF_PLACE
+        and Path(str(error.filename or "")).is_absolute()
+    ):
         return (
             "Containers see the script's folder only: write beside the script or to /tmp; to read it, add "
             f"--mount {error.filename}."

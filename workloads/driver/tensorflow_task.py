@@ -200,7 +200,8 @@ class ScriptRun:
             except ScriptError as error:
                 if rehearsal:
                     rehearsal.ended(error)
-                if not (interception.call or (marked.done and job.meter.written)):
+                returned = interception.call and (rehearsal or self._returned)
+                if not (returned or (marked.done and job.meter.written)):
                     raise
                 self._tell_later(f"After the measured call: {error}")
             if interception.other is None and not (interception.call or marked.done):
