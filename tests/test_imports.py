@@ -65,6 +65,7 @@ WITHOUT_TENSORFLOW = (
             "script",
             "shell",
             "sites",
+            "standard_input",
         )
     ),
     "workloads.driver.timing",

@@ -262,6 +262,15 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ("import os, sys; os.getenv('WANDB_KEY') or sys.exit('no key')", "pass them: --env WANDB_KEY=VALUE."),
         ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
         ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
+        ("import json, sys; json.load(sys.stdin)", "which is empty here: let it read a file"),
+        (
+            "import sys; [int(line) for line in sys.stdin.buffer] or int('')",
+            "which is empty here: let it read a file",
+        ),
+        (
+            "import sys; made().fit(np.loadtxt(sys.stdin, ndmin=2))",
+            "no samples. The script has read its standard",
+        ),
         ("raise OSError(24, 'Too many open files', '/dev/null')", "files open here"),
         ("open('../data/none.txt')", "an absolute path, with --mount: a script runs in its own folder"),
         ("raise FileNotFoundError('../data/none.txt not found.')", "an absolute path, with --mount"),

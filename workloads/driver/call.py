@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
+from workloads.driver import standard_input
 from workloads.driver.generators import renewed
 from workloads.driver.pipelines import class_of, read_alone
 from workloads.driver.script import ScriptError
@@ -28,7 +29,7 @@ from workloads.driver.sites import called_in_module, caller, calling, compiling
 
 # To find a batch of a typical size, so many are read, for so many seconds at most.
 _TRIED, _TRIED_S = 16, 1.0
-EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
+_MISSING = "If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
 
@@ -70,7 +71,7 @@ def epoch_of(samples: int, batch: int) -> Epoch:
         ScriptError: there are no samples.
     """
     if not samples:
-        raise ScriptError(EMPTY)
+        raise ScriptError(f"The call has no samples. {standard_input.advice() or _MISSING}")
     batch = min(batch, samples)
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
@@ -243,7 +244,7 @@ class Call:
                     raise
                 first = next(iter(alone), None)
         if first is None:
-            raise ScriptError(EMPTY)
+            raise ScriptError(f"The call has no samples. {standard_input.advice() or _MISSING}")
         return first
 
     def _begin_callbacks(self) -> bool:

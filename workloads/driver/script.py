@@ -35,7 +35,7 @@ from types import ModuleType
 from typing import Any
 
 from workloads.cells import NOTEBOOK, as_cells, left_out, one_line
-from workloads.driver import shell, sites
+from workloads.driver import shell, sites, standard_input
 from workloads.driver.advice import advice
 from workloads.driver.forks import forks_end
 from workloads.protocol import (
@@ -98,6 +98,7 @@ def run(
     os.setpgrp = _leading(os.setpgrp)
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     _note_variables()
+    standard_input.note()
     errors: list[str] = []
     shown = threading.excepthook
 
@@ -228,7 +229,9 @@ def explained(error: BaseException, path: Path, place: str = "", *, changed: boo
     if changed:
         return f"{where}: {told}."
     to_try = next(filter(None, (advice(each, _folders, lines) for each in chain)), "")
-    return f"{where}: {told}. {to_try or ('' if place else _of_variables())}".strip()
+    return (
+        f"{where}: {told}. {to_try or standard_input.advice() or ('' if place else _of_variables())}".strip()
+    )
 
 
 def _causes(error: BaseException, most: int = 2) -> list[BaseException]:
