@@ -326,6 +326,7 @@ def test_unreadable_mount_is_an_error(tmp_path):
     tmp_path.chmod(0o755)
     script, data = (Mount(container=where, host=tmp_path) for where in (FILE_DIR, "/tfbench/data"))
     (tmp_path / ".#train.py").symlink_to("user@host.1234:1")  # an editor's lock
+    (tmp_path / "__pycache__").mkdir(mode=0o700)
     check_readable([script])
     with user_error(EngineError, r"cannot read .*key", hint="chmod -R o+rX"):
         check_readable([data])

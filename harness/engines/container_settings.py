@@ -239,6 +239,8 @@ def check_readable(mounts: Iterable[Mount]) -> None:
         users = not container_path.startswith((WORKLOADS_DIR, DATA_DIR))
         inside = sorted(folder.iterdir()) if folder.is_dir() and not users else ()
         for path in (folder, *inside):
+            if path.name == "__pycache__":  # of this Python, not of the container's
+                continue
             try:
                 state = path.stat()
             except FileNotFoundError:  # a dangling link, such as an editor's lock

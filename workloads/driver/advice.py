@@ -331,7 +331,7 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
             "script."
         )
     if isinstance(error, PermissionError):
-        return (
+        return _of_readers(Path(named), within) or (
             "A script has no rights of root here, and your home folder is not there. Write beside it or to /tmp; what "
             "--mount names can be read only, if its files let others read them."
         )
@@ -347,6 +347,13 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."
     return ""
+
+
+def _of_readers(path: Path, folder: Path | None) -> str:
+    """Return what to do with a file in a script's folder that others may not read; "" for another."""
+    if folder is None or not path.exists() or os.access(path, os.R_OK):
+        return ""
+    return f"Others than you may not read {path.relative_to(folder)}, as a script does here: chmod o+rX it."
 
 
 def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
