@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import suppress
 
 _TOLD = (
     "The script has read its standard input, which is empty here: let it read a file beside it, or one of --mount, or "
@@ -29,7 +30,8 @@ class _Noted(io.FileIO):
 
 def note() -> None:
     """Note from now on whether somebody reads the standard input."""
-    if sys.stdin is not None:
+    # It may be closed, or be no file.
+    with suppress(AttributeError, OSError, ValueError):
         file = _Noted(sys.stdin.fileno(), closefd=False)
         sys.stdin = io.TextIOWrapper(io.BufferedReader(file), encoding=sys.stdin.encoding)
 
