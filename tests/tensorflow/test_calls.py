@@ -100,6 +100,21 @@ model.fit(x, y, 8)
     assert "may have 200 files open here" in drive(HEAD + text, code=1).message
 
 
+def test_a_training_in_a_thread_is_measured_though_the_script_waits_no_longer(drive):
+    text = """
+import sys, threading
+begun = threading.Event()
+class Begun(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None): begun.set()
+thread = threading.Thread(target=lambda: made().fit(x, y, 8, callbacks=[Begun()]), daemon=True)
+thread.start()
+begun.wait()
+thread.join(0.1)
+if thread.is_alive(): sys.exit('training hung')
+"""
+    assert drive(HEAD + text).of("window")
+
+
 def test_a_model_is_not_drawn_without_graphviz(drive):
     text = """
 from tensorflow.keras.utils import model_to_dot, plot_model

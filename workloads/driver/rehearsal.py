@@ -48,7 +48,7 @@ _FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
 # A digest, and what a script has of its own source, which is another with any remedy.
 _DIGEST = re.compile(
     r"(?<![0-9a-zA-Z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,128}(?![0-9a-zA-Z])"
-    r"|(?<![0-9a-zA-Z.])\d{7,128}(?![0-9a-zA-Z.])"  # without a letter by chance
+    r"|(?<![0-9a-zA-Z.])\d{7,128}(?![0-9a-zA-Z]|\.\d)"  # without a letter by chance
 )
 _OWN_SOURCE = re.compile(r"\b(__file__|getsource\w*)\b")
 _MODEL = re.compile(r"\.(keras|h5|hdf5|pb)$|\.data-\d")

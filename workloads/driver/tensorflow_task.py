@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -147,6 +148,7 @@ class ScriptRun:
         self._preparation = Preparation()
         self._retraced = Retraced()
         self._returned = False
+        self._measuring = threading.main_thread()
         self.measured = task.script in task.variants
 
     def run(self) -> None:
@@ -200,6 +202,8 @@ class ScriptRun:
             except ScriptError as error:
                 if rehearsal:
                     rehearsal.ended(error)
+                if self._measuring is not threading.current_thread():
+                    self._measuring.join()  # measuring takes longer than the script has time for
                 returned = interception.call and (rehearsal or self._returned)
                 if not (returned or (marked.done and job.meter.written)):
                     raise
@@ -296,6 +300,7 @@ class ScriptRun:
     def _take(self, job: Job, call: Call) -> Any:
         """Measure everything in the script's call; return its result if the script has to go on."""
         self._preparation.end()
+        self._measuring = threading.current_thread()
         if self._first:
             self._warn(call)
         own, result = self._task.script, None
