@@ -49,17 +49,8 @@ _MARKS = (
 )
 # Names in the formats for other programs, which have no entries for a run without speeds.
 _OF_ENTRIES = {
-    "name",
-    "unit",
-    "value",
-    "range",
-    "extra",
-    "throughput",
-    "latency",
-    "energy",
-    "lower_value",
-    "upper_value",
-}
+    "name", "unit", "value", "range", "extra", "throughput", "latency", "energy", "lower_value", "upper_value",
+}  # fmt: skip
 # Half of so many names in common are enough to know a table or a JSON document of tfbench.
 _MOST_NAMES = 16
 # Format -> file name.

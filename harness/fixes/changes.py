@@ -240,10 +240,9 @@ def _is_called_once(
     source: Source, name: str, parents: Mapping[ast.AST, ast.AST], seen: frozenset[ast.AST]
 ) -> bool:
     """Return whether a function or class is only mentioned where it is called, once, or given to an app's run."""
-    nodes = list(source.nodes)
-    mentions = [node for node in nodes if _is_named(node, {name})]
-    hidden = any(_is_named(node, _BY_NAME) for node in nodes) or any(map(source.module, _BY_NAME))
-    if hidden and any(isinstance(node, ast.Constant) and node.value == name for node in nodes):
+    mentions = [node for node in source.nodes if _is_named(node, {name})]
+    hidden = any(_is_named(node, _BY_NAME) for node in source.nodes) or any(map(source.module, _BY_NAME))
+    if hidden and any(isinstance(node, ast.Constant) and node.value == name for node in source.nodes):
         return False
     if len(mentions) != 1:
         return False

@@ -29,7 +29,6 @@ from workloads.driver.sites import called_in_module, caller, calling, compiling
 
 # To find a batch of a typical size, so many are read, for so many seconds at most.
 _TRIED, _TRIED_S = 16, 1.0
-_MISSING = "If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
 
@@ -64,6 +63,11 @@ class Epoch:
         return steps * self.batch - (steps // self.batches * self.missing if self.batches else 0)
 
 
+def _no_samples() -> ScriptError:
+    to_try = standard_input.advice() or "If files are missing here, name their folder with --mount."
+    return ScriptError(f"The call has no samples. {to_try}")
+
+
 def epoch_of(samples: int, batch: int) -> Epoch:
     """Return the epoch of `samples` samples in batches of at most `batch`; the last one may be short.
 
@@ -71,7 +75,7 @@ def epoch_of(samples: int, batch: int) -> Epoch:
         ScriptError: there are no samples.
     """
     if not samples:
-        raise ScriptError(f"The call has no samples. {standard_input.advice() or _MISSING}")
+        raise _no_samples()
     batch = min(batch, samples)
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
@@ -244,7 +248,7 @@ class Call:
                     raise
                 first = next(iter(alone), None)
         if first is None:
-            raise ScriptError(f"The call has no samples. {standard_input.advice() or _MISSING}")
+            raise _no_samples()
         return first
 
     def _begin_callbacks(self) -> bool:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
@@ -182,16 +183,14 @@ def _drawing_models(used: Callable[[str], None]) -> Iterator[None]:
     if getattr(module, "pydot", None) is not None and shutil.which("dot"):
         yield
         return
-    stand_in = Nothing("pydot")
 
+    @cache
     def check() -> bool:
-        if module.pydot is not stand_in:
-            module.pydot = stand_in
-            used("pydot with Graphviz")
+        used("pydot with Graphviz")
         return True
 
     with (
-        patch.object(module, "pydot", None),
+        patch.object(module, "pydot", Nothing("pydot")),
         patch.object(module, "check_pydot", check),
         patch.object(module, "check_graphviz", check),
     ):

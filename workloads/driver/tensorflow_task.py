@@ -148,7 +148,7 @@ class ScriptRun:
         self._preparation = Preparation()
         self._retraced = Retraced()
         self._returned = False
-        self._measuring = threading.main_thread()
+        self._measuring = threading.current_thread()
         self.measured = task.script in task.variants
 
     def run(self) -> None:
