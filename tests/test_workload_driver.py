@@ -20,6 +20,7 @@ from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.driver import edits, measuring, script
+from workloads.driver.advice import advice
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless, unmet
 from workloads.driver.remedies import candidates, worth_trying
@@ -742,3 +743,8 @@ def test_the_device_is_idle_after_its_last_result() -> None:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
             completions.follow(first)
+
+
+def test_another_package_is_of_no_other_version_of_tensorflow():
+    assert "no such name" in advice(AttributeError("module 'tensorflow.compat.v1' has no attribute 'a'"))
+    assert advice(AttributeError("module 'tensorflow_text' has no attribute 'a'")) == ""

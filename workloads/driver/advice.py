@@ -175,7 +175,7 @@ def _is_of_other_version(error: BaseException, text: str) -> bool:
         return str(error.name).partition(".")[0] in ("keras", "tensorflow")
     if isinstance(error, ValueError):
         return re.match(r"Argument\(s\) not recognized|Unrecognized keyword arguments", text) is not None
-    return isinstance(error, AttributeError) and re.match("module '(keras|tensorflow)", text) is not None
+    return isinstance(error, AttributeError) and re.match("module '(keras|tensorflow)[.']", text) is not None
 
 
 def _frameworks() -> str:
